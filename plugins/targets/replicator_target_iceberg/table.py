@@ -19,7 +19,7 @@ from replicator_target_iceberg.config import CatalogType, IcebergConfig
 from replicator_target_iceberg.files.live_files import LiveFile, LiveFiles, parse_task
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.jvm import Catalog, java_errors
-from replicator_target_iceberg.log.change import Change, StateUnknownError
+from replicator_target_iceberg.log.change import STATE_UNKNOWN, Change
 from replicator_target_iceberg.log.version import PROGRESS, Version, has_commit, read_version
 from replicator_target_iceberg.naming import identifier
 from replicator_target_iceberg.ownership import IcebergOwnership
@@ -177,17 +177,16 @@ class TargetTable:
                     change.publish()
             else:
                 change.publish()
-        except StateUnknownError:
+        except RetryableError as error:
             self.forget()
+            if error.code != STATE_UNKNOWN:
+                storage.delete(written)
+                self._begin()  # says so when a newer run was quicker
+                raise
             base = -1 if attempt.version is None else attempt.version.snapshot
             found = self._begin()
             if found.version is None or not has_commit(found.version, change.name, base):
                 raise
-        except RetryableError:
-            self.forget()
-            storage.delete(written)
-            self._begin()  # says so when a newer run was quicker
-            raise
         change.sync(storage)
         self._last = progress
         failpoint("iceberg.commit.after")

@@ -12,7 +12,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 
@@ -25,9 +25,8 @@ from replicator_target_iceberg.log.version import COMMIT, PROGRESS, TAG
 from replicator_target_iceberg.naming import local_path
 from replicator_target_iceberg.schema.types import Layout
 
-
-class StateUnknownError(RetryableError):
-    """Whether the commit has happened is not known: the table is to be read again."""
+STATE_UNKNOWN: Final = "RPL-4423"
+"""The code of the error of a commit that may have happened: the table is to be read again."""
 
 
 class Change:
@@ -142,7 +141,7 @@ class Change:
 
         Raises:
             RetryableError: RPL-4422 when another commit was quicker; nothing is changed then.
-            StateUnknownError: RPL-4423 when it may have happened.
+            RetryableError: RPL-4423 when it may have happened.
         """
         try:
             self._transaction.underlyingOps().commit(self._base, self._transaction.currentMetadata())
@@ -156,7 +155,7 @@ class Change:
                     code="RPL-4422",
                     hint="retried by itself; when it goes on, end the other program, or have it write at other times",
                 ) from error
-            raise StateUnknownError(
+            raise RetryableError(
                 f"whether a commit has happened is not known ({', '.join(names)})",
                 code="RPL-4423",
                 hint="retried by itself: the table is read first; check that the catalog can be reached",

@@ -11,7 +11,7 @@ import pytest
 from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError, RetryableError
 from replicator_target_iceberg.config import CatalogType
 from replicator_target_iceberg.jvm import Catalog
-from replicator_target_iceberg.log.change import Change, StateUnknownError
+from replicator_target_iceberg.log.change import STATE_UNKNOWN, Change
 from replicator_target_iceberg.naming import identifier
 from tests.plugins.targets.changes import TABLE, at, batch, insert, row
 from tests.plugins.targets.iceberg.warehouse import Warehouse
@@ -83,7 +83,7 @@ def test_a_commit_whose_answer_is_lost_is_found_and_not_repeated(
 
     def loses_the_answer(self: Change) -> None:
         publish(self)
-        raise StateUnknownError("the answer was lost", code="RPL-4423")
+        raise RetryableError("the answer was lost", code=STATE_UNKNOWN)
 
     monkeypatch.setattr(Change, "publish", loses_the_answer)
     consumer.apply_batch(batch(1, [insert(row(1))]))
@@ -97,7 +97,7 @@ def test_a_commit_that_never_arrived_is_made_again(warehouse: Warehouse, monkeyp
     consumer.apply_batch(batch(1, [insert(row(1))]))
 
     def never_arrives(self: Change) -> None:
-        raise StateUnknownError("no answer", code="RPL-4423")
+        raise RetryableError("no answer", code=STATE_UNKNOWN)
 
     with monkeypatch.context() as patch:
         patch.setattr(Change, "publish", never_arrives)
