@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class TestIceberg(TargetConformance):
     cuts: ClassVar[tuple[str, ...]] = ("first alone",)
     random_histories: ClassVar[int] = 6
-    interruptions: ClassVar[int] = 8
+    interruptions: ClassVar[int] = 4
 
     @pytest.fixture
     def system(self, tmp_path: Path, iceberg_spark: SparkSession) -> Warehouse:
@@ -25,9 +25,14 @@ class TestIceberg(TargetConformance):
 
 
 class TestIcebergThatAppends(TargetConformance):
+    """A history takes every update: each is a row, whose `_unchanged` names the columns that it lacks (`test_tables.py`)."""
+
+    test_an_update_of_a_missing_row_without_all_columns_is_refused = None  # type: ignore[assignment]
+    test_an_update_of_a_row_that_is_deleted_later_is_dropped = None  # type: ignore[assignment]
+    test_a_move_in_an_overlap_without_all_columns_needs_a_new_copy = None  # type: ignore[assignment]
     cuts: ClassVar[tuple[str, ...]] = ("all at once",)
     random_histories: ClassVar[int] = 4
-    interruptions: ClassVar[int] = 4
+    interruptions: ClassVar[int] = 2
 
     @pytest.fixture
     def system(self, tmp_path: Path, iceberg_spark: SparkSession) -> Warehouse:
