@@ -69,7 +69,7 @@ def test_a_new_leader_is_used_without_an_error(cluster: KafkaCluster, topic: str
     made.log.close()
 
 
-def test_a_run_is_told_nothing_of_the_source_while_one_of_its_leaders_hangs(cluster: KafkaCluster) -> None:
+def test_nothing_is_known_of_the_source_while_one_of_its_leaders_hangs(cluster: KafkaCluster) -> None:
     cluster.heal()
     name = cluster.create_topic(f"topic.{uuid.uuid4().hex[:8]}", on=((1,), (2,)))
     source = source_of(cluster, topics=[name])
