@@ -102,7 +102,13 @@ class IcebergConfig(PluginConfig):
         "targetFileBytes": SettingEdit("files that are written from the next run on have that size; the others stay"),
     }
 
-    catalog: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+    catalog: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z][A-Za-z0-9_]*$",
+            json_schema_extra={"rule": "must hold only letters, digits and _, and begin with a letter"},
+        ),
+    ]
     catalog_type: CatalogType
     warehouse: str = ""
     uri: str = ""

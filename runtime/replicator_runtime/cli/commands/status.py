@@ -120,7 +120,7 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
     if through := found.get("validThrough"):
         report.line(f"every change up to {through} is applied, by the records' own times")
     report.line(f"source {found['sourceState']}, written {found['updated']}")
-    if text := _kept(found.get("source")):
+    if text := _kept(found):
         report.line(text)
     if error := found.get("sourceError"):
         report.line(f"  {_error(error)}")
@@ -161,11 +161,15 @@ def _lag(found: Mapping[str, Any]) -> str:
     return "lag unknown" if lag is None else f"lag {lag:.1f} s"
 
 
-def _kept(source: Mapping[str, Any] | None) -> str:
-    """What waits at the source, what it keeps for the replicator, and for how long; empty when it does not say."""
+def _kept(found: Mapping[str, Any]) -> str:
+    """What waits at the source, what it keeps for the replicator, and for how long; empty when it does not say.
+
+    A run that is done was asked before it saved its last offset: what waited then, waits no more.
+    """
+    source = found.get("source")
     if source is None:
         return ""
-    return "; ".join(filter(None, (_waiting(source), _held(source))))
+    return "; ".join(filter(None, ("" if found["phase"] == "done" else _waiting(source), _held(source))))
 
 
 def _waiting(source: Mapping[str, Any]) -> str:
