@@ -31,6 +31,7 @@ pytest_plugins = [
     "tests.services.spark.fixtures",
     "tests.services.network",
     "tests.services.strangers",
+    "tests.depth",
     "tests.quick",
     "tests.unclosed",
 ]
