@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from replicator_sdk.errors import ConfigError
@@ -30,14 +30,15 @@ def local_jars(packages: Iterable[str]) -> list[Path] | None:
     return None if None in found else [path for path in found if path is not None]
 
 
-def keep_jars(packages: Iterable[str], ivy: str | None) -> None:
-    """Keep the jars of `packages` that Spark has resolved into the folder `ivy`, so that the next start finds them and asks for nothing.
+def keep_jars(settings: Mapping[str, str]) -> None:
+    """Keep the jars that Spark has resolved for a session of these settings, so that the next start finds them and asks for nothing.
 
     Each file appears whole or not at all. A file that cannot be kept is resolved again by the next start.
     """
-    for package in filter(None, packages if ivy else ()):
+    packages = settings.get("spark.jars.packages", "")
+    for package in packages.split(",") if packages else ():
         group, name, version = package.split(":")
-        found, kept = Path(str(ivy), "jars", f"{group}_{name}-{version}.jar"), cache_folder() / "jars"
+        found, kept = Path(settings["spark.jars.ivy"], "jars", f"{group}_{name}-{version}.jar"), cache_folder() / "jars"
         partial = kept / f".partial-{uuid.uuid4().hex[:8]}"
         with contextlib.suppress(OSError):
             kept.mkdir(parents=True, exist_ok=True)

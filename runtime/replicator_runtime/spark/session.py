@@ -77,8 +77,6 @@ def build_session(
     with _lock:
         if _exists():
             return _fitting(session_type.builder.getOrCreate(), settings)
-        if not is_submitted():
-            require_java()
         _set_interpreter(master, settings)
         return _start(session_type, name, settings)
 
@@ -230,7 +228,7 @@ def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]
         with _launched_with(settings):
             start_gateway(settings)
             session = builder.getOrCreate()
-            keep_jars(_listed(settings.get("spark.jars.packages", "")), settings.get("spark.jars.ivy"))
+            keep_jars(settings)
     except Exception as error:
         _forget_context()
         _end_java()
@@ -255,10 +253,11 @@ def _own_options(settings: Mapping[str, str]) -> dict[str, str]:
     """Have the virtual machine that is started now write its temporary files where they are deleted with it, and log what matters."""
     if is_submitted():
         return {}
+    java = require_java()
     bases = os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")
     scratch = Scratch(tuple(_listed(bases)))
     _scratch.append(scratch)
-    options = archive_options(require_java(), log_options(settings.get("spark.driver.extraJavaOptions", "")))
+    options = archive_options(java, log_options(settings.get("spark.driver.extraJavaOptions", "")))
     if settings.get("spark.master", "") in _FEW_CORES and not re.search(r"-XX:\+Use\w+GC", options):
         options = f"{options} -XX:+UseSerialGC".strip()
     if "-Djava.io.tmpdir" not in options:

@@ -49,5 +49,5 @@ def warm_up(
     java = require_java()
     settings = session_settings(master=master, conf=conf, packages=packages, cores=cores, memory_mb=memory_mb)
     is_new = make_archive(java, settings)
-    keep_jars(settings.get("spark.jars.packages", "").split(","), settings.get("spark.jars.ivy"))
+    keep_jars(settings)
     return WarmUp(tuple(local_jars(packages) or ()), archive_of(java), is_new)

@@ -14,7 +14,6 @@ from tests.crash.file_target import file_target_rows
 from tests.crash.kills import harms, killed
 from tests.crash.postgres.command import COMMAND
 from tests.crash.three_runs import ThreeRuns
-from tests.depth import some
 from tests.end_to_end.comparison import copies_differ
 from tests.end_to_end.replicator import Replicator, postgres_source
 from tests.services.postgres.server import PostgresDatabase
@@ -81,7 +80,7 @@ def _in_a_file(database: PostgresDatabase, folder: Path, package: str) -> Exchan
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["", "exchanged_again"])
-@pytest.mark.parametrize("point", some(POINTS, 2, name="renames"))
+@pytest.mark.parametrize("point", POINTS)
 def test_three_runs_after_a_kill_beside_an_exchange_of_names_are_equal(
     point: str, back: bool, postgres_database: PostgresDatabase, tmp_path: Path, file_target_package: str
 ) -> None:
@@ -109,7 +108,7 @@ def test_without_what_is_stored_of_the_exchange_rows_reach_the_other_table(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("point", some(["postgres.rename.stored", "delta.rename.moved"], 1, name="renames into delta"))
+@pytest.mark.parametrize("point", ["postgres.rename.stored", "delta.rename.moved"])
 def test_three_runs_into_delta_after_a_kill_beside_an_exchange_of_names_are_equal(
     point: str, postgres_database: PostgresDatabase, tmp_path: Path
 ) -> None:

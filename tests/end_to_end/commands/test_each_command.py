@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.depth import some
 from tests.end_to_end.commands.two_tables import Shop, put_back, two_tables
 from tests.end_to_end.replicator import Ended
 
 KINDS = ("sqlite", "postgres", "mysql")
 
 
-@pytest.fixture
-def shop(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
-    made = two_tables(request, kind, tmp_path)
+@pytest.fixture(params=KINDS)
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
+    made = two_tables(request, request.param, tmp_path)
     made.begin()
     return made
 
@@ -60,7 +59,6 @@ def change(shop: Shop, number: int, *, structure: bool = False) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", some(KINDS, 1, name="beside"))
 def test_beside_a_run(shop: Shop) -> None:
     running = shop.replicator.start()
     shop.wait_until_equal()
@@ -97,7 +95,6 @@ def test_beside_a_run(shop: Shop) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", some(KINDS, 1, name="without"))
 def test_without_a_run(shop: Shop) -> None:
     shop.replicator.until_current()
     command(shop, "pause")

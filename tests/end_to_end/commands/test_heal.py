@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.crash.kills import killed
-from tests.depth import some
 from tests.end_to_end.comparison import delta_rows
 from tests.end_to_end.replicator import Ended, Replicator, mysql_source, postgres_source
 from tests.follows import follows
@@ -83,7 +82,7 @@ def mysql_shop(mysql_server: PrivateMysql, tmp_path: Path) -> Iterator[Shop]:
 
 @follows("RPL-1382", "RPL-3203", "RPL-3782")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("source", some(["postgres", "mysql"], 1, name="heal"))
+@pytest.mark.parametrize("source", ["postgres", "mysql"])
 def test_what_changed_in_a_gap_is_written_and_runs_go_on(source: str, request: pytest.FixtureRequest) -> None:
     shop: Shop = request.getfixturevalue(f"{source}_shop")
     shop.begin()

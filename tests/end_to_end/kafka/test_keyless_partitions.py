@@ -18,7 +18,6 @@ from replicator_sdk.schema import TableId
 from replicator_sdk.testing.histories.reference import RowChange
 from replicator_sdk.testing.histories.spread_history import Window, spread_history, spread_schema
 from tests.crash.kills import killed
-from tests.depth import some
 from tests.end_to_end.kafka.stream import kafka_source
 from tests.end_to_end.replicator import Replicator
 from tests.plugins.sources.kafka.harness.connect_json import envelope
@@ -60,7 +59,7 @@ def _check(broker: KafkaBroker, topic: str, replicator: Replicator, found: Calla
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("point", some(["delta.commit.before", "delta.commit.after"], 1, name="delta"))
+@pytest.mark.parametrize("point", ["delta.commit.before", "delta.commit.after"])
 def test_rows_in_delta_are_those_of_the_source_after_kills_around_a_commit(
     kafka: KafkaBroker, kafka_topic: MakeTopic, tmp_path: Path, point: str
 ) -> None:
@@ -76,7 +75,7 @@ def test_rows_in_delta_are_those_of_the_source_after_kills_around_a_commit(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("point", some(["bigquery.commit.before", "bigquery.commit.after"], 1, name="bigquery"))
+@pytest.mark.parametrize("point", ["bigquery.commit.before", "bigquery.commit.after"])
 def test_rows_in_bigquery_are_those_of_the_source_after_kills_around_a_commit(
     kafka: KafkaBroker, kafka_topic: MakeTopic, bigquery_emulators: Emulators, tmp_path: Path, point: str
 ) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from replicator_runtime.monitoring.alerts import rules
 from replicator_runtime.monitoring.dashboard import queries
-from tests.depth import some
 from tests.end_to_end.commands.two_tables import put_back
 from tests.end_to_end.replicator import Replicator, Running, mysql_source, postgres_source
 from tests.services.mysql.server import MysqlDatabase
@@ -45,7 +44,7 @@ class Shop:
         self.database.execute(f"INSERT INTO {table} VALUES ({self._rows}, 'x')")
 
 
-@pytest.fixture(params=some(["postgres", "mysql"], 1, name="live alerts"))
+@pytest.fixture(params=["postgres", "mysql"])
 def shop(request: pytest.FixtureRequest, network: NetworkTo, tmp_path: Path) -> Shop:
     """A shop at PostgreSQL and one at MySQL."""
     database = request.getfixturevalue(f"{request.param}_database")

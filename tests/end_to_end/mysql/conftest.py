@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
-from tests.depth import some
 from tests.end_to_end.mysql.database.pipeline import TABLES, MysqlPipeline, make_mysql_pipeline
 from tests.services.mysql.fixtures import PrivateMysql
-from tests.services.mysql.programs import MARIADB_10_11, MARIADB_11_8, MYSQL_9
+from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9
 from tests.services.mysql.server import MysqlDatabase
 
 MakeMysqlPipeline: TypeAlias = Callable[..., MysqlPipeline]
-_RELEASES = re.compile("|".join(re.escape(release.name) for release in (MYSQL_9, MARIADB_10_11, MARIADB_11_8)))
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the tests of this folder that run on several servers, `make test` has one server each: the sources' own tests have all."""
-    servers: dict[str, list[str]] = {}
-    for item in items:
-        if Path(__file__).parent in item.path.parents and _RELEASES.search(item.name):
-            servers.setdefault(_RELEASES.sub("", item.nodeid), []).append(item.nodeid)
-    kept = {node for key, nodes in servers.items() for node in some(nodes, 1, name=key)}
-    left_out = {node for nodes in servers.values() for node in nodes} - kept
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
-    items[:] = [item for item in items if item.nodeid not in left_out]
 
 
 @pytest.fixture

@@ -102,7 +102,8 @@ def test_resolved_jars_are_found_without_the_repository(program: Path, tmp_path:
     resolved.parent.mkdir(parents=True)
     resolved.write_text("classes")
     assert local_jars([PACKAGE]) is None
-    keep_jars([PACKAGE, "org.example:missing:1.0"], str(tmp_path / "ivy"))
+    packages = f"{PACKAGE},org.example:missing:1.0"
+    keep_jars({"spark.jars.packages": packages, "spark.jars.ivy": str(tmp_path / "ivy")})
     found = local_jars([PACKAGE])
     assert found is not None
     assert [path.read_text() for path in found] == ["classes"]

@@ -11,7 +11,6 @@ from tests.crash.kills import killed
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.failing_tables.failing_table import COMMAND, TAKEN
 from tests.crash.sqlite.pair import Pair
-from tests.depth import some
 from tests.end_to_end.replicator import COMMAND as REPLICATOR
 
 
@@ -39,7 +38,7 @@ def failed(make_pairs: MakePair) -> Pair:
 REFUSALS = frozenset(point for point in kill_points.OF_LONG_FAILURES if ".refus" in point)
 
 
-@pytest.mark.parametrize("point", some(sorted(REFUSALS), 1, name="refusals"))
+@pytest.mark.parametrize("point", sorted(REFUSALS))
 def test_three_runs_after_a_kill_while_the_target_refuses_the_lane_halfway_are_equal(
     point: str, failed: Pair, make_pair: MakePair
 ) -> None:

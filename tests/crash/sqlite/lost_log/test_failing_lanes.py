@@ -8,7 +8,6 @@ from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.failing_tables.test_long_failure import refuse_notes
 from tests.crash.sqlite.lost_log.test_heal import command, lose_log
 from tests.crash.sqlite.pair import Pair
-from tests.depth import some
 from tests.end_to_end.replicator import COMMAND, Ended
 
 
@@ -26,7 +25,7 @@ def carried_out(pair: Pair, name: str) -> Ended:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", some(["heal", "reset", "rewind"], 1, name="failing lanes"))
+@pytest.mark.parametrize("name", ["heal", "reset", "rewind"])
 def test_three_runs_after_a_command_for_a_pipeline_with_a_failing_tables_lane_are_equal(
     make_pair: MakePair, name: str
 ) -> None:
