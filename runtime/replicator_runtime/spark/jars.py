@@ -30,13 +30,16 @@ def local_jars(packages: Iterable[str]) -> list[Path] | None:
     return None if None in found else [path for path in found if path is not None]
 
 
-def keep_jars(settings: Mapping[str, str]) -> None:
-    """Keep the jars that Spark has resolved for a session of these settings, so that the next start finds them and asks for nothing.
+def keep_jars(packages: Iterable[str], settings: Mapping[str, str]) -> None:
+    """Keep the jars of `packages` that Spark has resolved for a session, so that the next start finds them and asks for nothing.
 
     Each file appears whole or not at all. A file that cannot be kept is resolved again by the next start.
+
+    Args:
+        packages: What plugins declare, and no others: what a user's package depends on is known to the resolver alone.
+        settings: Of the session.
     """
-    packages = settings.get("spark.jars.packages", "")
-    for package in packages.split(",") if packages else ():
+    for package in packages if "spark.jars.packages" in settings else ():
         group, name, version = package.split(":")
         found, kept = Path(settings["spark.jars.ivy"], "jars", f"{group}_{name}-{version}.jar"), cache_folder() / "jars"
         partial = kept / f".partial-{uuid.uuid4().hex[:8]}"

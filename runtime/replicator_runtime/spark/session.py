@@ -78,7 +78,9 @@ def build_session(
         if _exists():
             return _fitting(session_type.builder.getOrCreate(), settings)
         _set_interpreter(master, settings)
-        return _start(session_type, name, settings)
+        session = _start(session_type, name, settings)
+        keep_jars(packages, settings)
+        return session
 
 
 def stop_session(session: SparkSession) -> None:
@@ -228,7 +230,6 @@ def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]
         with _launched_with(settings):
             start_gateway(settings)
             session = builder.getOrCreate()
-            keep_jars(settings)
     except Exception as error:
         _forget_context()
         _end_java()

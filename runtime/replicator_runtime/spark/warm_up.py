@@ -17,7 +17,7 @@ class WarmUp:
     """What a machine has now.
 
     Attributes:
-        jars: Of the pipeline's plugins; none where a setting of Spark names the jars.
+        jars: Of the pipeline's plugins, where all are in the cache. Packages of `spark.conf` are resolved at each start.
         archive: Of Spark's classes.
         is_new: Whether the archive was made now.
     """
@@ -49,5 +49,5 @@ def warm_up(
     java = require_java()
     settings = session_settings(master=master, conf=conf, packages=packages, cores=cores, memory_mb=memory_mb)
     is_new = make_archive(java, settings)
-    keep_jars(settings)
+    keep_jars(packages, settings)
     return WarmUp(tuple(local_jars(packages) or ()), archive_of(java), is_new)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from replicator_runtime.spark import session
 from replicator_runtime.spark.class_archive import archive_of, archive_options, make_archive
 from replicator_runtime.spark.jars import cache_folder, keep_jars, local_jars
 from replicator_runtime.spark.warm_up import warm_up
@@ -102,12 +103,29 @@ def test_resolved_jars_are_found_without_the_repository(program: Path, tmp_path:
     resolved.parent.mkdir(parents=True)
     resolved.write_text("classes")
     assert local_jars([PACKAGE]) is None
-    packages = f"{PACKAGE},org.example:missing:1.0"
-    keep_jars({"spark.jars.packages": packages, "spark.jars.ivy": str(tmp_path / "ivy")})
+    packages = [PACKAGE, "org.example:missing:1.0"]
+    keep_jars(packages, {"spark.jars.packages": ",".join(packages), "spark.jars.ivy": str(tmp_path / "ivy")})
     found = local_jars([PACKAGE])
     assert found is not None
     assert [path.read_text() for path in found] == ["classes"]
     assert len(list((cache_folder() / "jars").iterdir())) == 1
+
+
+def test_a_users_package_is_resolved_at_each_start_with_what_it_depends_on(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its jar alone would be found without the jars that it needs."""
+    users = "org.example:needs_others:3.4"
+    resolved = tmp_path / "ivy" / "jars"
+    resolved.mkdir(parents=True)
+    for name in ("tables_2.13-1.2", "needs_others-3.4"):
+        (resolved / f"org.example_{name}.jar").write_text("classes")
+    monkeypatch.setattr(session, "_exists", lambda: False)
+    monkeypatch.setattr(session, "_start", lambda *_: "session")
+    conf = {"spark.jars.packages": users, "spark.jars.ivy": str(tmp_path / "ivy")}
+    session.build_session("shop", conf=conf, packages=[PACKAGE])
+    assert local_jars([PACKAGE]) is not None
+    assert session.session_settings(conf=conf, packages=[PACKAGE])["spark.jars.packages"] == f"{PACKAGE},{users}"
 
 
 def test_warm_up_says_what_is_there(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
