@@ -56,7 +56,7 @@ $(SERVERS): $(SETUP) scripts/servers.sh tests/services/artifacts.py tests/servic
 demo: setup ## Replicate a small shop into Delta tables while it changes
 	@$(BIN)/replicator demo
 
-test: servers ## Run every test, the costly ones with some of their cases; ARGS="-k name" narrows them, WORKERS=0 runs them in one process
+test: servers ## Run the tests, without the costliest, and with some cases of the costly; ARGS="-k name" narrows them, WORKERS=0 runs them in one process
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: setup ## Run the tests that start no other process: no server, no Java; [ARGS="-k name"]

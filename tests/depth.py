@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, TypeVar
 
 import pytest
@@ -15,21 +16,8 @@ import pytest
 Case = TypeVar("Case")
 
 ALL_CASES: Final = bool(os.environ.get("ALL_CASES"))
-_LEFT_OUT: Final = (
-    "verify/test_in_bigquery.py",
-    "test_short_runs.py",
-    "test_killed_java.py::test_killed_once_and_then_twice",
-    "kafka/test_to_delta.py::test_postgres_through_transactions",
-    "kafka/test_to_bigquery.py::test_three_runs_after_a_kill",
-    "test_log_position.py::test_emitted_changes_are_stored",
-    "next_steps/test_comparisons.py::test_tables_that_differ",
-    "commands/test_heal.py",
-    "lost_log/test_failing_lanes.py",
-    "test_delta_kill_points.py::test_three_runs_after_a_kill_at_every_point_of_maintenance",
-    "test_keyless_partitions.py::test_rows_in_bigquery_are_those",
-    "test_kept_state.py",
-)
-"""Tests of minutes that only `make test-all` has; parts of their node ids."""
+_COSTLY: Final = Path(__file__).with_name("costly_tests.txt")
+"""Tests that only `make test-all` has: the worker's seconds of the slowest case, as measured once, and the test."""
 _FEW: Final = {"tests/crash/": 1, "tests/end_to_end/": 1, "tests/plugins/sources/": 4}
 """Folder → how many cases of each parametrized test are tried."""
 _WHOLE: Final = ("test_conformance.py", "crash/sqlite/test_kill_points.py")
@@ -51,12 +39,18 @@ def some(cases: Sequence[Case], most: int, *, name: str) -> Sequence[Case]:
     return [case for number, case in enumerate(cases) if number in chosen]
 
 
+def costly_tests() -> frozenset[str]:
+    """The tests that `make test` leaves out whole, without their parameters."""
+    return frozenset(line.partition(" ")[2] for line in _COSTLY.read_text().splitlines())
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without `ALL_CASES`, leave out tests of minutes, and most cases of tests that start servers or whole runs."""
+    """Without `ALL_CASES`, leave out costly tests, and most cases of tests that start servers or whole runs."""
     if ALL_CASES:
         return
     cases: dict[str, list[str]] = {}
-    left_out = {item.nodeid for item in items if any(part in item.nodeid for part in _LEFT_OUT)}
+    costly = costly_tests()
+    left_out = {item.nodeid for item in items if item.nodeid.partition("[")[0] in costly}
     for item in items:
         if item.nodeid.startswith(tuple(_FEW)) and not any(part in item.nodeid for part in _WHOLE):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item.nodeid)
