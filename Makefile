@@ -6,9 +6,9 @@ SHELL := bash
 
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Most tests wait for servers and JVMs, so that three at once keep two cores busy; a file's tests stay together,
+# Most tests wait for servers, JVMs and moments, so that four at once keep two cores busy; a file's tests stay together,
 # and files go by name, so that the long ones of crash and end_to_end do not come last.
-WORKERS ?= 3
+WORKERS ?= 4
 # Many of these wait for a moment to come.
 QUICK_WORKERS ?= 5
 # Stops after which `make soak` compares source and target, for each pair of the two; two pairs at a time. Rounds of `make endurance`.
@@ -56,7 +56,7 @@ $(SERVERS): $(SETUP) scripts/servers.sh tests/services/artifacts.py tests/servic
 demo: setup ## Replicate a small shop into Delta tables while it changes
 	@$(BIN)/replicator demo
 
-test: servers ## Run the tests, without the costliest, and with some cases of the costly; ARGS="-k name" narrows them, WORKERS=0 runs them in one process
+test: servers ## Run the tests; of the costly ones some cases, or none; ARGS="-k name" narrows them, WORKERS=0 runs them in one process
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: setup ## Run the tests that start no other process: no server, no Java; [ARGS="-k name"]

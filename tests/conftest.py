@@ -14,6 +14,9 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # as the target bigquery does: before anything imports gRPC
 
 from tests.crash import kills
+from tests.files_in_memory import keep_files_in_memory
+
+keep_files_in_memory()
 
 # Beside other work an example takes as long as it takes: that is no failure.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

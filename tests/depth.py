@@ -1,4 +1,4 @@
-"""How many cases `make test` tries of those that cost a Spark, a server or a whole run each: some of them. `make test-all` tries every one.
+"""How many cases `make test` tries of each test: of a costly one some, or none. `make test-all` tries every one.
 
 Every point of the engine and the state is always tried with the target `file` (`crash/sqlite/test_kill_points.py`). Why: docs/decisions/0057-some-cases-and-all-cases.md
 """
@@ -17,11 +17,7 @@ Case = TypeVar("Case")
 
 ALL_CASES: Final = bool(os.environ.get("ALL_CASES"))
 _COSTLY: Final = Path(__file__).with_name("costly_tests.txt")
-"""Tests that only `make test-all` has: the worker's seconds of the slowest case, as measured once, and the test."""
-_FEW: Final = {"tests/crash/": 1, "tests/end_to_end/": 1, "tests/plugins/sources/": 4}
-"""Folder → how many cases of each parametrized test are tried."""
-_WHOLE: Final = ("test_conformance.py", "crash/sqlite/test_kill_points.py")
-"""Whose cases are all tried: they are cheap, and what the others rely on."""
+"""A line for each test whose cases are not all tried: seconds of a worker for one case, as measured once, how many cases are tried, the test."""
 
 
 def some(cases: Sequence[Case], most: int, *, name: str) -> Sequence[Case]:
@@ -39,23 +35,24 @@ def some(cases: Sequence[Case], most: int, *, name: str) -> Sequence[Case]:
     return [case for number, case in enumerate(cases) if number in chosen]
 
 
-def costly_tests() -> frozenset[str]:
-    """The tests that `make test` leaves out whole, without their parameters."""
-    return frozenset(line.partition(" ")[2] for line in _COSTLY.read_text().splitlines())
+def costly_tests() -> dict[str, int]:
+    """Each test of which `make test` does not have every case, without parameters → how many it has; 0 leaves it out whole."""
+    lines = (line.split(" ", 2) for line in _COSTLY.read_text().splitlines())
+    return {test: int(cases) for _, cases, test in lines}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without `ALL_CASES`, leave out costly tests, and most cases of tests that start servers or whole runs."""
+    """Without `ALL_CASES`, leave out what is costly."""
     if ALL_CASES:
         return
-    cases: dict[str, list[str]] = {}
     costly = costly_tests()
-    left_out = {item.nodeid for item in items if item.nodeid.partition("[")[0] in costly}
+    cases: dict[str, list[str]] = {}
     for item in items:
-        if item.nodeid.startswith(tuple(_FEW)) and not any(part in item.nodeid for part in _WHOLE):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item.nodeid)
-    for function, nodes in cases.items():
-        most = next(most for folder, most in _FEW.items() if function.startswith(folder))
-        left_out |= {*nodes} - {*some(nodes, most, name=function)}
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
-    items[:] = [item for item in items if item.nodeid not in left_out]
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item.nodeid)
+    tried = {
+        node
+        for test, nodes in cases.items()
+        for node in (some(nodes, costly.get(test, len(nodes)), name=test) if costly.get(test) != 0 else ())
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in tried])
+    items[:] = [item for item in items if item.nodeid in tried]
