@@ -60,7 +60,10 @@ class IcebergConsumer(BatchConsumer, SnapshotLoader):
                 self._drop(table)
 
     def _drop(self, table: TargetTable) -> None:
-        """Follow `dropTables`, and log what happens to the data."""
+        """Follow `dropTables`, and log what happens to the data; of an event that comes again the table may have a successor, which stays."""
+        record = table.begin().record
+        if record is None or not record.dropped:
+            return
         name = f"{self._config.catalog}.{table.name}"
         if self._config.drop_tables is DropTables.KEEP:
             why = 'the source dropped it; dropTables is "keep"'
@@ -109,7 +112,8 @@ class IcebergConsumer(BatchConsumer, SnapshotLoader):
         target = self._table(table)
         with target.lock:
             try:
-                there = target.progress() is not None
+                target.forget()
+                there = target.begin(replacing=True).version is not None
             except NeedsUserError as error:
                 return error.message
             if there:

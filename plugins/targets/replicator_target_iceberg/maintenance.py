@@ -11,14 +11,15 @@ from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.schema import TableId
+from replicator_sdk.target import TableProgress
 from replicator_target_iceberg.config import IcebergConfig
 from replicator_target_iceberg.ddl.rewrite import live_rows
-from replicator_target_iceberg.files.data_file import FileWriter
+from replicator_target_iceberg.files.data_file import FULL, FileWriter
 from replicator_target_iceberg.files.live_files import LiveFile, LiveFiles
 from replicator_target_iceberg.jvm import Catalog, java_errors
 from replicator_target_iceberg.table import Attempt, TargetTable
 
-register("iceberg.compaction.written")
+register("iceberg.others.followed", "iceberg.compaction.written")
 COMPACT: Final = "compact"
 EXPIRE: Final = "expire"
 _MANY_SMALL_FILES: Final = 8
@@ -45,11 +46,25 @@ def maintain(config: IcebergConfig, context: DeltaTargetContext, task: str, tabl
         attempt = target.begin()
         if attempt.progress is None:
             return MaintenanceReport()
+        if attempt.there.behind:
+            attempt = _followed(target, attempt, attempt.progress)
         if task == COMPACT:
             return _compact(target, attempt, config)
         return _expire(target, attempt, config, catalog)
     finally:
         catalog.close()
+
+
+def _followed(table: TargetTable, attempt: Attempt, progress: TableProgress) -> Attempt:
+    """The version after a commit that only says how far the table is, after others' commits that do not.
+
+    Without it, what is expired between two of theirs would leave a table that says nothing of itself: one that the source seldom
+    changes, and another program compacts each night.
+    """
+    change = table.change(attempt)
+    table.commit(attempt, change, table.ownership.taken_over(progress), change.append)
+    failpoint("iceberg.others.followed")
+    return table.begin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +80,21 @@ def _planned(files: LiveFiles, file_bytes: int) -> _Plan:
     every = list(files)
     holed = [f for f in every if f.rows and f.gone > _GONE_SHARE * f.rows]
     known = {f.location for f in holed}
-    small = [f for f in every if f.size * 4 < file_bytes and f.location not in known]
+    small = [f for f in every if f.size * 4 < file_bytes and f.location not in known and not _is_full(f)]
     wanted = [*holed, *(small if len(small) >= _MANY_SMALL_FILES else [])]
     chosen: list[LiveFile] = []
     size = 0
     for file in wanted:
-        if chosen and size + file.size > _STEP_BYTES:
+        if chosen and size + file.size > max(_STEP_BYTES, file_bytes):
             break
         chosen.append(file)
         size += file.size
     return _Plan(chosen, len(chosen) == len(wanted))
+
+
+def _is_full(file: LiveFile) -> bool:
+    """Whether it was written with as many rows as files are to have: written again it would be the same."""
+    return file.location.rpartition("/")[2].startswith(FULL)
 
 
 def _compact(table: TargetTable, attempt: Attempt, config: IcebergConfig) -> MaintenanceReport:
@@ -113,7 +133,7 @@ def _expire(table: TargetTable, attempt: Attempt, config: IcebergConfig, catalog
     if len(times) > config.snapshots_kept:
         until = max(until, times[-config.snapshots_kept])
     if times and times[0] < until:
-        with java_errors(f"expire snapshots of {table.name}"):
+        with table.turn(table.storage(attempt)), java_errors(f"expire snapshots of {table.name}"):
             made: Any = catalog.jvm[".BaseTable"](attempt.there.operations, str(table.name))
             made.expireSnapshots().expireOlderThan(until).retainLast(1).commit()
     left = sum(moment >= until for moment in times)

@@ -20,7 +20,7 @@ from replicator_target_iceberg.apply.history import snapshot_rows
 from replicator_target_iceberg.apply.keyed import choosing_column
 from replicator_target_iceberg.config import IcebergConfig, Mode
 from replicator_target_iceberg.ddl.ddl_events import parser
-from replicator_target_iceberg.files.data_file import NewFile, write_data_file
+from replicator_target_iceberg.files.data_file import FULL, NewFile, write_data_file
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.jvm import Jvm
 from replicator_target_iceberg.log.change import Change
@@ -64,7 +64,7 @@ class ChunkLoad:
                 held.append(encode(batch, self.layout))
                 size += held[-1].nbytes
             if size >= self.target_bytes:
-                made.append(write_data_file(storage, pa.concat_tables(held), self.chosen_by))
+                made.append(write_data_file(storage, pa.concat_tables(held), self.chosen_by, FULL))
                 held, size = [], 0
         if held:
             made.append(write_data_file(storage, pa.concat_tables(held), self.chosen_by))
@@ -82,7 +82,7 @@ class TableSnapshotLoad:
 
     def begin(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Make the table ready for the plan's chunks; returns the indexes of those it has."""
-        attempt = self._table.begin()
+        attempt = self._table.begin(replacing=True)
         if attempt.record is not None and attempt.record.is_of(snapshot_id) and self._fits(attempt, schema):
             return attempt.record.chunks
         change = self._emptied(attempt, schema)
@@ -137,21 +137,24 @@ class TableSnapshotLoad:
         Raises:
             RetryableError: RPL-4427 when one has changed the table's columns meanwhile.
         """
-        first, ownership = self._table.begin(), self._table.ownership
+        first, ownership = self._table.begin(replacing=True), self._table.ownership
         change = self._emptied(first, schema)
         files = self._files(change, schema, chunks, read)
         failpoint("iceberg.snapshot.whole_written")
         all_read()
-        attempt = self._table.begin()
+        attempt = self._table.begin(replacing=True)
         if attempt.version is not None:
-            if first.version is None or not attempt.version.same_columns(first.version):
+            is_same = first.version is not None and attempt.version.same_columns(first.version)
+            made = change.schema["fields"]
+            change = self._emptied(attempt, schema)
+            # A column that came and went leaves the columns as they were, but new ones get other identities than the files have.
+            if not is_same or change.schema["fields"] != made:
                 raise RetryableError(
                     "another program has changed the table's columns while it was copied",
                     code="RPL-4427",
                     table=str(schema.table),
                     hint="nothing to do: it is copied again by itself; keep other programs from altering the table meanwhile",
                 )
-            change = self._emptied(attempt, schema)
         begun = ownership.snapshot_begun(snapshot_id, position)
         loaded = ownership.record(ownership.chunks_loaded(begun, {c.index for c in chunks}), attempt.record)
         content = (lambda: change.append(files)) if attempt.version is None else (lambda: change.replace_all(files))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from replicator_sdk.authoring.table_ownership import TableRecord
 from replicator_sdk.context import DeltaTargetContext
-from replicator_sdk.errors import RetryableError
+from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
@@ -20,7 +21,7 @@ from replicator_target_iceberg.files.live_files import LiveFile, LiveFiles, pars
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.jvm import Catalog, java_errors
 from replicator_target_iceberg.log.change import STATE_UNKNOWN, Change
-from replicator_target_iceberg.log.version import PROGRESS, Version, has_commit, read_version
+from replicator_target_iceberg.log.version import PROGRESS, Version, has_commit, packed, read_version
 from replicator_target_iceberg.naming import identifier
 from replicator_target_iceberg.ownership import IcebergOwnership
 from replicator_target_iceberg.schema.types import arrow_field
@@ -94,15 +95,28 @@ class TargetTable:
         """Read all of it again at the next use."""
         self._operations = self._last = self._known = None
 
-    def begin(self) -> Attempt:
+    def begin(self, *, replacing: bool = False) -> Attempt:
         """The newest version, to be written after; a commit after it fails when anyone has committed since.
+
+        Args:
+            replacing: Whether all rows are replaced, or the table is deleted: then it need not say how far it is.
 
         Raises:
             FencedError: When a newer run has written the table.
-            NeedsUserError: When the table is not this replicator's.
+            NeedsUserError: When the table is not this replicator's; RPL-3426 when how far it is was expired.
             RetryableError: RPL-4426 when another run wrote the table since this run read it last.
         """
         attempt = self._begin()
+        if attempt.version is not None and attempt.version.behind is None:
+            if replacing and attempt.record is not None:
+                self._last = None
+                return Attempt(attempt.version, replace(attempt.record, progress=None, chunks=frozenset()))
+            raise NeedsUserError(
+                "the snapshots between the one that says how far the table is and the current one were expired by another program",
+                code="RPL-3426",
+                table=str(self.table),
+                hint="copy the table again: `replicator table resync NAME TABLE`; let this target expire snapshots alone",
+            )
         found, last = attempt.progress, self._last
         if last is not None and found != last and found != self.ownership.taken_over(last):
             self.forget()
@@ -110,7 +124,7 @@ class TargetTable:
                 "the table was written by another run of this replicator since it was read",
                 code="RPL-4426",
                 table=str(self.table),
-                hint="stop one of the two runs",
+                hint="after a rollback of the table nothing, it is tried again by itself; otherwise stop one of the two runs",
             )
         self._last = found
         return attempt
@@ -167,29 +181,40 @@ class TargetTable:
             written: The files that were written for it, deleted when it has certainly not happened.
         """
         record = self.ownership.record(progress, attempt.record, dropped=dropped)
-        change.stamp({PROGRESS: json.dumps(record.to_json()), **_summary(progress)})
-        content()
-        failpoint("iceberg.commit.before")
         storage = change.storage
+        change.stamp({PROGRESS: packed(record.to_json()), **_summary(progress)})
         try:
-            if self._config.catalog_type is CatalogType.HADOOP:
-                with storage.committing():
-                    change.publish()
-            else:
+            content()
+        except Exception:
+            storage.delete(written)  # the catalog has not been asked yet
+            raise
+        failpoint("iceberg.commit.before")
+        try:
+            with self.turn(storage):
                 change.publish()
         except RetryableError as error:
             self.forget()
-            if error.code != STATE_UNKNOWN:
-                storage.delete(written)
-                self._begin()  # says so when a newer run was quicker
-                raise
-            base = -1 if attempt.version is None else attempt.version.snapshot
-            found = self._begin()
-            if found.version is None or not has_commit(found.version, change.name, base):
+            if not self._has_happened(attempt, change):
+                if error.code != STATE_UNKNOWN:
+                    storage.delete(written)
                 raise
         change.sync(storage)
         self._last = progress
         failpoint("iceberg.commit.after")
+
+    def _has_happened(self, attempt: Attempt, change: Change) -> bool:
+        """Whether the table has the commit, whatever the catalog has said: a request that was sent twice is refused the second time.
+
+        Raises:
+            FencedError: When a newer run was quicker, or came after it.
+        """
+        base = -1 if attempt.version is None else attempt.version.snapshot
+        found = self._begin().version
+        return found is not None and has_commit(found, change.name, base)
+
+    def turn(self, storage: Storage) -> contextlib.AbstractContextManager[None]:
+        """What a commit is published in, so that no other process of the replicator does so at the same time where the catalog does not see to it."""
+        return storage.committing() if self._config.catalog_type is CatalogType.HADOOP else contextlib.nullcontext()
 
     def files(self, attempt: Attempt, chosen_by: int | None) -> LiveFiles:
         """The data files of a version; read from the catalog once, then followed.

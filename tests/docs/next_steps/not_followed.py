@@ -23,6 +23,8 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     # Iceberg: the steps are those of the Delta target's errors, which tests follow.
     "iceberg": (
         "RPL-3426",
+        "RPL-3439",
+        "RPL-4428",
         "RPL-5421",
         "RPL-5425",
         "RPL-6422",

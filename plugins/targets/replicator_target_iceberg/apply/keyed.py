@@ -168,6 +168,9 @@ class KeyedApply:
         """Write the rows kept whose old values were found in one file."""
         rows = waiting[found.keys]
         here = np.flatnonzero(rows >= 0)
+        # A key that another program has written twice goes twice, and comes once.
+        here = here[np.unique(rows[here], return_index=True)[1]]
+        here = here[~done[rows[here]]]
         if not len(here):
             return
         chosen, old = rows[here], found.fetched.take(pa.array(here))

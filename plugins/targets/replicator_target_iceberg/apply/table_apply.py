@@ -50,7 +50,8 @@ class TableApply:
             ) from error
         progress = TableProgress.of(changes.identity)
         self._table.commit(attempt, change, progress, lambda: files.give(change), written=files.written)
-        self._table.follow(change, place.chosen_by, files.after(place.files))
+        if self._config.mode is Mode.MERGE:
+            self._table.follow(change, place.chosen_by, files.after(place.files))
 
     def _begun(self, attempt: Attempt, changes: TableChanges) -> Change:
         if attempt.version is None:  # a table the source never announced
@@ -69,7 +70,8 @@ class TableApply:
         layout = change.layout
         chosen_by = choosing_column(layout, changes.schema.primary_key) if self._config.mode is Mode.MERGE else None
         is_new = attempt.version is None
-        files = LiveFiles([]) if is_new else self._table.files(attempt, chosen_by)
+        is_looked_through = not is_new and self._config.mode is Mode.MERGE  # a history only grows
+        files = self._table.files(attempt, chosen_by) if is_looked_through else LiveFiles([])
         version = self._config.format_version if is_new else attempt.there.format_version
         return Place(change.storage, files, layout, version, self._config.target_file_bytes, chosen_by)
 

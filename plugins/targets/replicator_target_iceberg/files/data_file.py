@@ -13,11 +13,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from replicator_sdk.batch import combined
-from replicator_target_iceberg.files.storage import Storage
+from replicator_target_iceberg.files.storage import Storage, readable
 from replicator_target_iceberg.schema.encoding import fit
 from replicator_target_iceberg.schema.types import field_id
 
-_ROW_GROUP: Final = 128 * 1024
+# All rows of a file in one group: Arrow writes no range of a group with a text of more than 4,096 bytes, and Iceberg's library then
+# takes those of the file's other groups for the whole file's, by which readers leave the file out.
+_ROW_GROUP: Final = 1 << 26
+FULL: Final = "full-"
+"""What the names of files begin with that are as large as was wanted, however small Parquet makes them: compaction leaves them as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ class FileWriter:
             self._held.append(rows)
             self._bytes += rows.nbytes
             if self._bytes >= self._target_bytes:
-                self._write()
+                self._write(FULL)
 
     def finish(self) -> list[NewFile]:
         """Write what is held; returns all files."""
@@ -112,10 +116,10 @@ class FileWriter:
             self._write()
         return self.made
 
-    def _write(self) -> None:
+    def _write(self, prefix: str = "") -> None:
         rows = pa.concat_tables(self._held)
         self._held, self._bytes = [], 0
-        self.made.append(write_data_file(self._storage, rows, self._chosen_by))
+        self.made.append(write_data_file(self._storage, rows, self._chosen_by, prefix))
 
 
 def read_rows(storage: Storage, location: str, fields: Sequence[pa.Field]) -> Iterator[pa.Table]:
@@ -124,13 +128,15 @@ def read_rows(storage: Storage, location: str, fields: Sequence[pa.Field]) -> It
     A column that the file does not have is NULL. One that had a narrower type when the file was written has the present one.
     """
     with storage.open_input(location) as source:
-        file = pq.ParquetFile(source)
+        with readable(location):
+            file = pq.ParquetFile(source)
         there = {field_id(column): column.name for column in file.schema_arrow}
         if None in there:  # written by a program that gives no identities
             there = {field_id(f): f.name for f in fields if f.name in file.schema_arrow.names}
         names = [there[key] for f in fields if (key := field_id(f)) in there]
         for group in range(file.num_row_groups):
-            rows = file.read_row_group(group, columns=names) if names else None
+            with readable(location):
+                rows = file.read_row_group(group, columns=names) if names else None
             size = file.metadata.row_group(group).num_rows
             yield pa.Table.from_arrays(
                 [_column(rows, there.get(field_id(f)), f, size) for f in fields],

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from replicator_sdk.errors import BugError
 from replicator_target_iceberg.files.live_files import DeleteRef, LiveFile
-from replicator_target_iceberg.files.storage import Storage
+from replicator_target_iceberg.files.storage import Storage, damaged, readable
 from replicator_target_iceberg.schema.types import FIELD_ID
 
 Int64s = npt.NDArray[np.int64]
@@ -37,7 +36,7 @@ def deleted_rows(storage: Storage, file: LiveFile) -> Int64s:
     """The indexes of the rows of `file` that are gone, ascending.
 
     Raises:
-        BugError: RPL-9421 when a deletion vector is damaged.
+        NeedsUserError: RPL-3439 when what says so is damaged.
     """
     found = [
         _vector(storage, ref) if ref.format == "puffin" else _positions(storage, ref, file) for ref in file.deletes
@@ -46,7 +45,7 @@ def deleted_rows(storage: Storage, file: LiveFile) -> Int64s:
 
 
 def _positions(storage: Storage, ref: DeleteRef, file: LiveFile) -> Int64s:
-    with storage.open_input(ref.location) as source:
+    with storage.open_input(ref.location) as source, readable(ref.location):
         rows = pq.read_table(source, columns=["file_path", "pos"])
     mine = rows.filter(pc.equal(rows.column("file_path"), file.location))
     places: Int64s = mine.column("pos").to_numpy()
@@ -59,11 +58,11 @@ def _vector(storage: Storage, ref: DeleteRef) -> Int64s:
     with storage.open_input(ref.location) as source:
         source.seek(ref.offset)
         blob = bytes(source.read(ref.length))
+    if len(blob) != ref.length:
+        raise damaged(ref.location)
     size, content, checksum = struct.unpack(">I", blob[:4])[0], blob[4:-4], struct.unpack(">I", blob[-4:])[0]
     if size != len(content) or zlib.crc32(content) != checksum or content[:4] != _MAGIC:
-        raise BugError(
-            f"the deletion vector in {ref.location} is damaged", code="RPL-9421", hint="restore the file or the table"
-        )
+        raise damaged(ref.location)
     return np.array(BitMap64.deserialize(content[4:]).to_array(), np.int64)
 
 

@@ -161,7 +161,8 @@ def _unreadable(what: str) -> NeedsUserError:
     return NeedsUserError(
         f"another program has written {what}, which this target does not read",
         code="RPL-3425",
-        hint="have that program, or Spark's rewrite_data_files and rewrite_position_delete_files, write the table's files again as Parquet",
+        hint="have that program write the table's files again as Parquet, or Spark: `CALL CATALOG.system.rewrite_data_files(table => 'NAME', options =>"
+        " map('rewrite-all', 'true'))`",
     )
 
 
@@ -170,5 +171,9 @@ def _bound(bounds: dict[str, Any] | None, chosen_by: int | None, kind: pa.DataTy
     if bounds is None or chosen_by not in bounds["keys"] or kind is None or not has_range(kind):
         return None
     raw = bytes.fromhex(bounds["values"][bounds["keys"].index(chosen_by)])
-    # A text is cut short at its end: the lower end downwards, the upper one upwards.
-    return raw.decode() if pa.types.is_string(kind) else int.from_bytes(raw, "little", signed=True)
+    if not pa.types.is_string(kind):
+        return int.from_bytes(raw, "little", signed=True)
+    try:  # a text is cut short at its end: the lower end downwards, the upper one upwards
+        return raw.decode()
+    except UnicodeDecodeError:  # by a program that cuts inside of a character
+        return None

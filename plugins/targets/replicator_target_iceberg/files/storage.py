@@ -34,9 +34,21 @@ class Storage:
         self.root = root.rstrip("/")
 
     def open_input(self, location: str) -> pa.NativeFile:
-        """Random access to a file by its whole location."""
+        """Random access to a file by its whole location.
+
+        Raises:
+            RetryableError: RPL-4428 when it is not there.
+        """
         system, path = _opened(location)
-        return system.open_input_file(path)
+        try:
+            return system.open_input_file(path)
+        except FileNotFoundError as error:
+            raise RetryableError(
+                f"the file {location} is gone, which the table's newest version had when it was read",
+                code="RPL-4428",
+                hint="retried by itself, with the version that is the newest then; when it goes on, the file was deleted by hand: put it back, or copy"
+                " the table again: `replicator table resync NAME TABLE`",
+            ) from error
 
     def write(self, name: str, content: Iterator[memoryview | bytes | pa.Buffer]) -> tuple[str, int]:
         """Write a new file below the root; durable on return. Returns its location and size.
@@ -101,6 +113,28 @@ class Storage:
             yield
         finally:
             os.close(handle)  # which gives the lock back
+
+
+@contextlib.contextmanager
+def readable(location: str) -> Iterator[None]:
+    """Say of a file that is not what its name says that it is damaged: Arrow's own error is that of a value that does not fit.
+
+    Raises:
+        NeedsUserError: RPL-3439, of the one table.
+    """
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        raise damaged(location) from error
+
+
+def damaged(location: str) -> NeedsUserError:
+    """Returns the error for a file of a table that cannot be read, whoever wrote it."""
+    return NeedsUserError(
+        f"the file {location} of the table is damaged",
+        code="RPL-3439",
+        hint="put it back from a backup, or copy the table again: `replicator table resync NAME TABLE`",
+    )
 
 
 def _lock(handle: int, root: str) -> None:

@@ -28,6 +28,8 @@ from replicator_target_iceberg.schema.types import Layout
 STATE_UNKNOWN: Final = "RPL-4423"
 """The code of the error of a commit that may have happened: the table is to be read again."""
 
+_REFUSED: Final = frozenset({"CommitFailedException", "ConcurrentModificationException"})
+
 
 class Change:
     """One commit of one table; used by one thread, once.
@@ -149,7 +151,8 @@ class Change:
             if java_exception(error) is None and not isinstance(error, Py4JError):
                 raise
             names = class_names(error) or [type(error).__name__]  # Java is gone
-            if names[0] in {"CommitFailedException", "AlreadyExistsException", "ConcurrentModificationException"}:
+            # One with a cause was thrown since the storage failed: a rename whose answer was lost may have happened.
+            if names[0] == "AlreadyExistsException" or (names[0] in _REFUSED and len(names) == 1):
                 raise RetryableError(
                     "another program has committed to the table since it was read",
                     code="RPL-4422",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ COMMIT: Final = "replicator.commit"
 """The property by which a commit is known from every other."""
 TAG: Final = "replicator"
 """Names the newest snapshot with a record, so that no program's expiry of snapshots deletes it."""
+_CHUNKS: Final = "snapshotChunks"
+_LOADED: Final = "loadedChunks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class Version:
         metadata: Java's `TableMetadata`; None when there is no table.
         snapshot: The current snapshot's number; -1 when there is none.
         stored: The record that the newest snapshot with one holds; None when there is none.
+        behind: How many snapshots of other programs came after that one; None when some of them were expired, so that the current
+            one need not be a successor of it: the record then says whose the table is, and not how far.
         schema: The columns in Iceberg's JSON form.
         location: Where the table's files are.
         format_version: Of the table.
@@ -37,6 +42,7 @@ class Version:
     metadata: Any
     snapshot: int
     stored: dict[str, Any] | None
+    behind: int | None
     schema: dict[str, Any]
     location: str
     format_version: int
@@ -55,8 +61,7 @@ def read_version(jvm: Jvm, operations: Any, table: TableId) -> Version:
     """The newest version.
 
     Raises:
-        NeedsUserError: RPL-3426 when the snapshot that says how far the table is was expired; RPL-3427 when the table is one that
-            this target does not write.
+        NeedsUserError: RPL-3427 when the table is one that this target does not write.
     """
     metadata = operations.refresh()
     snapshot = metadata.currentSnapshot()
@@ -71,29 +76,58 @@ def read_version(jvm: Jvm, operations: Any, table: TableId) -> Version:
         operations,
         metadata,
         -1 if snapshot is None else snapshot.snapshotId(),
-        _stored(metadata, snapshot, table),
+        *_stored(metadata, snapshot),
         json.loads(jvm[".SchemaParser"].toJson(metadata.schema())),
         metadata.location(),
         metadata.formatVersion(),
     )
 
 
-def _stored(metadata: Any, snapshot: Any, table: TableId) -> dict[str, Any] | None:
-    """The record of the newest snapshot that has one, looked for back from the current one: others commit without."""
+def _stored(metadata: Any, snapshot: Any) -> tuple[dict[str, Any] | None, int | None]:
+    """The record of the newest snapshot that has one, looked for back from the current one, and how far back it is."""
+    behind = 0
     while snapshot is not None:
         if (found := snapshot.summary().get(PROGRESS)) is not None:
-            record: dict[str, Any] = json.loads(found)
-            return record
-        parent = snapshot.parentId()
+            return unpacked(found), behind
+        parent, behind = snapshot.parentId(), behind + 1
         snapshot = None if parent is None else metadata.snapshot(parent)
-        if parent is not None and snapshot is None and TAG in dict(metadata.refs()):
-            raise NeedsUserError(
-                "the snapshots between the one that says how far the table is and the current one were expired by another program",
-                code="RPL-3426",
-                table=str(table),
-                hint="copy the table again: `replicator table resync NAME TABLE`; let this target expire snapshots alone",
-            )
-    return None
+        if parent is not None and snapshot is None and (tag := dict(metadata.refs()).get(TAG)) is not None:
+            tagged = metadata.snapshot(tag.snapshotId())
+            found = None if tagged is None else tagged.summary().get(PROGRESS)
+            return (None if found is None else unpacked(found)), None
+    return None, 0
+
+
+def packed(record: Mapping[str, Any]) -> str:
+    """A record as a snapshot's summary holds it: numbers that follow one another as their first and last.
+
+    Every commit writes the summaries of all snapshots, and the record of each step of a large copy names all chunks so far.
+    """
+    progress = {**record["progress"], _CHUNKS: _as_ranges(record["progress"][_CHUNKS])}
+    return json.dumps({**record, "progress": progress, _LOADED: _as_ranges(record[_LOADED])})
+
+
+def unpacked(text: str) -> dict[str, Any]:
+    """The record that `packed` has written."""
+    record: dict[str, Any] = json.loads(text)
+    progress = {**record["progress"], _CHUNKS: _as_numbers(record["progress"][_CHUNKS])}
+    return {**record, "progress": progress, _LOADED: _as_numbers(record[_LOADED])}
+
+
+def _as_ranges(numbers: Iterable[int] | None) -> list[list[int]] | None:
+    if numbers is None:
+        return None
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ranges
+
+
+def _as_numbers(ranges: Iterable[list[int]] | None) -> list[int] | None:
+    return None if ranges is None else [number for first, last in ranges for number in range(first, last + 1)]
 
 
 def has_commit(version: Version, commit: str, base: int) -> bool:

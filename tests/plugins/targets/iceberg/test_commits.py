@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError, RetryableError
 from replicator_target_iceberg.config import CatalogType
-from replicator_target_iceberg.jvm import Catalog
 from replicator_target_iceberg.log.change import STATE_UNKNOWN, Change
-from replicator_target_iceberg.naming import identifier
 from tests.plugins.targets.changes import TABLE, at, batch, insert, row
+from tests.plugins.targets.iceberg.others import before_publishing, compacts_and_expires, foreign
 from tests.plugins.targets.iceberg.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -27,26 +25,6 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path, iceberg_spark: SparkSes
 
 def names(lake: Warehouse) -> dict[int, str | None]:
     return {r["id"]: r["name"] for r in lake.rows(TABLE)}
-
-
-def foreign(lake: Warehouse, step: Callable[[Any, Catalog], None]) -> None:
-    """Have another program commit: by Iceberg's library, with none of this target's properties."""
-    catalog = Catalog(lake.spark(), lake.config)
-    operations = catalog.operations(identifier(TABLE))
-    step(catalog.jvm[".BaseTable"](operations, "t"), catalog)
-    catalog.close()
-
-
-def before_publishing(monkeypatch: pytest.MonkeyPatch, step: Callable[[], object]) -> None:
-    """Do something once, after a commit has begun with a version, and its files are written, and before it is published."""
-    stamp = Change.stamp
-
-    def meanwhile(self: Change, properties: Mapping[str, str]) -> None:
-        monkeypatch.setattr(Change, "stamp", stamp)
-        step()
-        stamp(self, properties)
-
-    monkeypatch.setattr(Change, "stamp", meanwhile)
 
 
 def test_a_run_that_was_replaced_cannot_publish_what_it_has_made(
@@ -155,10 +133,6 @@ def test_another_program_s_expiry_leaves_the_snapshot_with_the_position(warehous
     consumer = warehouse.consumer()
     consumer.apply_batch(batch(1, [insert(row(1))]))
     consumer.apply_batch(batch(2, [insert(row(2))]))
-
-    def compacts_and_expires(table: Any, _: Catalog) -> None:
-        table.newAppend().commit()
-        table.expireSnapshots().expireOlderThan(2**62).retainLast(1).commit()
 
     foreign(warehouse, compacts_and_expires)
     progress = consumer.progress(TABLE)
