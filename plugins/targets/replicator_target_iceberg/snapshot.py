@@ -106,7 +106,11 @@ class TableSnapshotLoad:
         return change
 
     def load(self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader) -> int:
-        """Load those of `chunks` that are not in yet, in one commit; returns the number of rows loaded."""
+        """Load those of `chunks` that are not in yet, in one commit; returns the number of rows loaded.
+
+        Raises:
+            RetryableError: RPL-4427 when another program has changed the table's columns meanwhile.
+        """
         attempt = self._table.begin()
         held = frozenset[int]() if attempt.record is None else attempt.record.chunks_of(snapshot_id)
         wanted = [chunk for chunk in chunks if chunk.index not in held]
@@ -116,6 +120,11 @@ class TableSnapshotLoad:
         change = self._table.change(attempt)
         files = self._files(change, schema, wanted, read)
         failpoint("iceberg.snapshot.files_written")
+        attempt = (
+            self._table.begin()
+        )  # what other programs have committed while the rows were read is no reason to read them again
+        progress = self._running(attempt, schema, snapshot_id)
+        change = self._same(change, self._table.change(attempt), schema, files)
         loaded = self._table.ownership.chunks_loaded(progress, {chunk.index for chunk in wanted})
         self._table.commit(attempt, change, loaded, lambda: change.append(files), written=_names(files))
         failpoint("iceberg.snapshot.committed")
@@ -144,17 +153,7 @@ class TableSnapshotLoad:
         all_read()
         attempt = self._table.begin(replacing=True)
         if attempt.version is not None:
-            is_same = first.version is not None and attempt.version.same_columns(first.version)
-            made = change.schema["fields"]
-            change = self._emptied(attempt, schema)
-            # A column that came and went leaves the columns as they were, but new ones get other identities than the files have.
-            if not is_same or change.schema["fields"] != made:
-                raise RetryableError(
-                    "another program has changed the table's columns while it was copied",
-                    code="RPL-4427",
-                    table=str(schema.table),
-                    hint="nothing to do: it is copied again by itself; keep other programs from altering the table meanwhile",
-                )
+            change = self._same(change, self._emptied(attempt, schema), schema, files)
         begun = ownership.snapshot_begun(snapshot_id, position)
         loaded = ownership.record(ownership.chunks_loaded(begun, {c.index for c in chunks}), attempt.record)
         content = (lambda: change.append(files)) if attempt.version is None else (lambda: change.replace_all(files))
@@ -168,6 +167,22 @@ class TableSnapshotLoad:
         )
         failpoint("iceberg.snapshot.whole_committed")
         return sum(file.rows for file in files)
+
+    def _same(self, made: Change, now: Change, schema: TableSchema, files: list[NewFile]) -> Change:
+        """`now`, when the files that were written for `made` are right for it.
+
+        Columns are compared with their identities: one that came and went leaves the others as they were, but new ones get other identities
+        than the files have.
+        """
+        if (now.schema["fields"], now.storage.root) == (made.schema["fields"], made.storage.root):
+            return now
+        made.storage.delete(_names(files))
+        raise RetryableError(
+            "another program has changed the table's columns while it was copied",
+            code="RPL-4427",
+            table=str(schema.table),
+            hint="nothing to do: it is copied again by itself; keep other programs from altering the table meanwhile",
+        )
 
     def finish(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
         """All chunks are in: from now on the table takes changes."""

@@ -52,10 +52,6 @@ class Version:
         """The columns."""
         return Layout.of(self.schema)
 
-    def same_columns(self, other: Version) -> bool:
-        """Whether both have the same columns and the same place."""
-        return (self.schema, self.location) == (other.schema, other.location)
-
 
 def read_version(jvm: Jvm, operations: Any, table: TableId) -> Version:
     """The newest version.

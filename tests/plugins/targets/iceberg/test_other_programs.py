@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.schema import Column, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk
+from replicator_target_iceberg import maintenance as maintenance_module
 from replicator_target_iceberg.consumer import IcebergConsumer
 from replicator_target_iceberg.files import storage as storage_module
 from replicator_target_iceberg.jvm import Catalog
@@ -181,6 +183,21 @@ def test_an_update_without_all_columns_leaves_one_row_of_a_key_that_was_there_tw
     assert sorted((r["id"], r["name"], r["note"]) for r in warehouse.rows(TABLE)) == [(1, "c", "n"), (2, "b", "n")]
 
 
+def test_a_copy_in_chunks_goes_on_when_another_program_commits_meanwhile(warehouse: Warehouse) -> None:
+    """Reading a part of the rows may take hours."""
+    consumer = warehouse.consumer()
+    consumer.begin_snapshot(KEYED, "s", at(1))
+
+    def read(_: SnapshotChunk) -> Iterator[pa.RecordBatch]:
+        foreign(warehouse, compacts)
+        return copied(row(1))(CHUNK)
+
+    consumer.load_chunks(KEYED, "s", [CHUNK], read)
+    consumer.finish_snapshot(KEYED, "s", at(1))
+    consumer.stop()
+    assert names(warehouse) == {1: None}
+
+
 def test_a_copy_is_made_again_when_a_column_came_and_went_meanwhile(warehouse: Warehouse) -> None:
     """The columns are the same afterwards, and new ones get other identities than the copy's files have: its rows would be NULL."""
     consumer = warehouse.consumer()
@@ -250,7 +267,7 @@ def test_an_expiry_of_a_table_in_a_folder_takes_its_turn_with_commits(
     for number in range(1, 3):
         consumer.apply_batch(batch(number, [insert(row(number))]))
     monkeypatch.setattr(storage_module, "_WAIT_SECONDS", 0.05)
-    monkeypatch.setattr("replicator_target_iceberg.maintenance.time.time", lambda: 2e10)
+    monkeypatch.setattr(maintenance_module, "time", SimpleNamespace(time=lambda: 2e10))
     table = consumer._table(TABLE)
     with table.turn(table.storage(table.begin())), pytest.raises(RetryableError, match="RPL-4425"):
         maintain(warehouse, "expire")
