@@ -120,9 +120,8 @@ class TableSnapshotLoad:
         change = self._table.change(attempt)
         files = self._files(change, schema, wanted, read)
         failpoint("iceberg.snapshot.files_written")
-        attempt = (
-            self._table.begin()
-        )  # what other programs have committed while the rows were read is no reason to read them again
+        # What other programs have committed while the rows were read is no reason to read them again.
+        attempt = self._table.begin()
         progress = self._running(attempt, schema, snapshot_id)
         change = self._same(change, self._table.change(attempt), schema, files)
         loaded = self._table.ownership.chunks_loaded(progress, {chunk.index for chunk in wanted})
