@@ -131,6 +131,7 @@ def test_files_that_are_small_since_their_rows_repeat_are_not_written_again_and_
     report = compact(lake)
     assert report.is_finished
     assert not report.has_changed
+    assert len(lake.table(TABLE).snapshots()) == 1
     consumer = lake.consumer()
     for number in range(2, 11):
         consumer.apply_batch(batch(number, [update(row(number))]))
