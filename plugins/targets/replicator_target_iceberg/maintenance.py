@@ -46,7 +46,7 @@ def maintain(config: IcebergConfig, context: DeltaTargetContext, task: str, tabl
         attempt = target.begin()
         if attempt.progress is None:
             return MaintenanceReport()
-        if attempt.there.behind:
+        if attempt.there.later:
             attempt = _followed(target, attempt, attempt.progress)
         if task == COMPACT:
             return _compact(target, attempt, config)

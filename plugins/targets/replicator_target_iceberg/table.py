@@ -107,7 +107,7 @@ class TargetTable:
             RetryableError: RPL-4426 when another run wrote the table since this run read it last.
         """
         attempt = self._begin()
-        if attempt.version is not None and attempt.version.behind is None:
+        if attempt.version is not None and attempt.version.later is None:
             if replacing and attempt.record is not None:
                 self._last = None
                 return Attempt(attempt.version, replace(attempt.record, progress=None, chunks=frozenset()))

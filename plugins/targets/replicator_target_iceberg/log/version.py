@@ -31,7 +31,7 @@ class Version:
         metadata: Java's `TableMetadata`; None when there is no table.
         snapshot: The current snapshot's number; -1 when there is none.
         stored: The record that the newest snapshot with one holds; None when there is none.
-        behind: How many snapshots of other programs came after that one; None when some of them were expired, so that the current
+        later: How many snapshots of other programs came after that one; None when some of them were expired, so that the current
             one need not be a successor of it: the record then says whose the table is, and not how far.
         schema: The columns in Iceberg's JSON form.
         location: Where the table's files are.
@@ -42,7 +42,7 @@ class Version:
     metadata: Any
     snapshot: int
     stored: dict[str, Any] | None
-    behind: int | None
+    later: int | None
     schema: dict[str, Any]
     location: str
     format_version: int
@@ -81,11 +81,11 @@ def read_version(jvm: Jvm, operations: Any, table: TableId) -> Version:
 
 def _stored(metadata: Any, snapshot: Any) -> tuple[dict[str, Any] | None, int | None]:
     """The record of the newest snapshot that has one, looked for back from the current one, and how far back it is."""
-    behind = 0
+    later = 0
     while snapshot is not None:
         if (found := snapshot.summary().get(PROGRESS)) is not None:
-            return unpacked(found), behind
-        parent, behind = snapshot.parentId(), behind + 1
+            return unpacked(found), later
+        parent, later = snapshot.parentId(), later + 1
         snapshot = None if parent is None else metadata.snapshot(parent)
         if parent is not None and snapshot is None and (tag := dict(metadata.refs()).get(TAG)) is not None:
             tagged = metadata.snapshot(tag.snapshotId())

@@ -42,8 +42,8 @@ def load(lake: Warehouse, schema: TableSchema, *batches: pa.RecordBatch) -> None
 
 def test_rows_beside_one_with_a_very_long_text_are_found_by_readers_and_by_changes(warehouse: Warehouse) -> None:
     """Arrow gives a group of rows with such a text no range, and the library gives the file that of its other groups."""
-    before, behind = (pa.array(range(size)).cast(pa.string()) for size in (150_000, 10))
-    keys = [pc.binary_join_element_wise(start, part, "") for start, part in (("a", before), ("z", behind))]
+    before, after = (pa.array(range(size)).cast(pa.string()) for size in (150_000, 10))
+    keys = [pc.binary_join_element_wise(start, part, "") for start, part in (("a", before), ("z", after))]
     rows = pa.concat_arrays([*keys, pa.array([LONG])])
     load(warehouse, TEXT, pa.RecordBatch.from_arrays([rows, rows], schema=TEXT.arrow))
     found = warehouse.table(TABLE).scan(row_filter="note == 'z7'").to_arrow()

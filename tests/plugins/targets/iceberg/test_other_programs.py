@@ -14,7 +14,7 @@ from replicator_sdk.datatype import INT64, STRING
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.schema import Column, TableSchema
-from replicator_sdk.snapshot import SnapshotChunk
+from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_target_iceberg import maintenance as maintenance_module
 from replicator_target_iceberg.consumer import IcebergConsumer
 from replicator_target_iceberg.files import storage as storage_module
@@ -48,8 +48,12 @@ def maintain(lake: Warehouse, name: str) -> None:
     lake.target.maintain_table(lake.context(), task, TABLE)
 
 
-def copied(*rows: dict[str, Any]) -> Callable[[SnapshotChunk], Iterator[pa.RecordBatch]]:
-    return lambda _: iter([pa.RecordBatch.from_pylist(list(rows), schema=KEYED.arrow)])
+def copied(*rows: dict[str, Any]) -> ChunkReader:
+    def read(chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
+        assert chunk == CHUNK
+        return iter([pa.RecordBatch.from_pylist(list(rows), schema=KEYED.arrow)])
+
+    return read
 
 
 def copy_beside(consumer: IcebergConsumer) -> None:
@@ -188,9 +192,9 @@ def test_a_copy_in_chunks_goes_on_when_another_program_commits_meanwhile(warehou
     consumer = warehouse.consumer()
     consumer.begin_snapshot(KEYED, "s", at(1))
 
-    def read(_: SnapshotChunk) -> Iterator[pa.RecordBatch]:
+    def read(chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
         foreign(warehouse, compacts)
-        return copied(row(1))(CHUNK)
+        return copied(row(1))(chunk)
 
     consumer.load_chunks(KEYED, "s", [CHUNK], read)
     consumer.finish_snapshot(KEYED, "s", at(1))
