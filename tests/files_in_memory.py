@@ -26,4 +26,4 @@ def keep_files_in_memory() -> None:
     folder = _MEMORY / f"replicator-tests-{os.geteuid()}"
     folder.mkdir(mode=0o755, exist_ok=True)
     os.environ["TMPDIR"] = str(folder)
-    tempfile.tempdir = None  # so that it is asked for anew
+    tempfile.tempdir = None  # so that it is asked for again
