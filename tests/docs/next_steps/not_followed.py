@@ -33,6 +33,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "RPL-6425",
         "RPL-6426",
         "RPL-6427",
+        "RPL-6430",
         "RPL-8420",
     ),
     # Rollbacks and distributed transactions that the start, or the server, does not let into the log.

@@ -44,7 +44,7 @@ class Storage:
             return system.open_input_file(path)
         except FileNotFoundError as error:
             raise RetryableError(
-                f"the file {location} is gone, which the table's newest version had when it was read",
+                f"the file {_name(location)} is gone, which the table's newest version had when it was read",
                 code="RPL-4428",
                 hint="retried by itself, with the version that is the newest then; when it goes on, the file was deleted by hand: put it back, or copy"
                 " the table again: `replicator table resync NAME TABLE`",
@@ -131,10 +131,15 @@ def readable(location: str) -> Iterator[None]:
 def damaged(location: str) -> NeedsUserError:
     """Returns the error for a file of a table that cannot be read, whoever wrote it."""
     return NeedsUserError(
-        f"the file {location} of the table is damaged",
+        f"the file {_name(location)} of the table is damaged",
         code="RPL-3439",
         hint="put it back from a backup, or copy the table again: `replicator table resync NAME TABLE`",
     )
+
+
+def _name(location: str) -> str:
+    """A file's name without its folders, which other programs name by values of the rows in them."""
+    return location.rpartition("/")[2]
 
 
 def _lock(handle: int, root: str) -> None:

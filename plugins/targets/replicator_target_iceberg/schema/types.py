@@ -140,15 +140,31 @@ def _plain(kind: Any) -> Any:
 
 
 def arrow_type(kind: Any) -> pa.DataType:
-    """The Arrow type of a type in JSON form, nested fields with their identities."""
+    """The Arrow type of a type in JSON form, nested fields with their identities.
+
+    Raises:
+        SchemaDriftError: RPL-6430 for one that this target never writes, such as `map`.
+    """
     if isinstance(kind, str):
         if decimal := _DECIMAL.fullmatch(kind):
             return pa.decimal128(int(decimal[1]), int(decimal[2]))
+        if kind not in _ARROW:
+            raise _foreign_type(kind)
         return _ARROW[kind]
+    if kind["type"] not in {"list", "struct"}:
+        raise _foreign_type(kind["type"])
     if kind["type"] == "list":
         inner = arrow_type(kind["element"])
         return pa.list_(pa.field("element", inner, metadata={FIELD_ID: str(kind["element-id"]).encode()}))
     return pa.struct([arrow_field(inner) for inner in kind["fields"]])
+
+
+def _foreign_type(name: str) -> SchemaDriftError:
+    return SchemaDriftError(
+        f"another program has given the target's table a column of the type {name}, which this target does not read",
+        code="RPL-6430",
+        hint="have that program take the column out, or copy the table again: `replicator table resync NAME TABLE`",
+    )
 
 
 def arrow_field(column: dict[str, Any]) -> pa.Field:
@@ -180,7 +196,7 @@ class Layout:
         """The layout of a schema in JSON form.
 
         Raises:
-            KeyError: When the table has a type that this target never writes, such as `map`.
+            SchemaDriftError: RPL-6430 when the table has a type that this target never writes, such as `map`.
         """
         columns = tuple(schema["fields"])
         return cls(columns, pa.schema([arrow_field(column) for column in columns]))

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from replicator_sdk.datatype import INT64, STRING
-from replicator_sdk.errors import NeedsUserError, RetryableError
-from replicator_sdk.event import DDLOperation
+from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
+from replicator_sdk.event import Alter, AlterKind, DDLOperation
 from replicator_sdk.schema import Column, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_target_iceberg import maintenance as maintenance_module
@@ -24,9 +24,9 @@ from replicator_target_iceberg.log.change import STATE_UNKNOWN, Change
 from replicator_target_iceberg.log.version import packed, unpacked
 from replicator_target_iceberg.naming import identifier
 from replicator_target_iceberg.table import TargetTable
-from tests.plugins.targets.changes import KEYED, TABLE, at, batch, ddl, delete, insert, row, update
+from tests.plugins.targets.changes import KEYED, TABLE, alter, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.iceberg.others import before_publishing, compacts, compacts_and_expires, foreign
-from tests.plugins.targets.iceberg.warehouse import Warehouse
+from tests.plugins.targets.iceberg.warehouse import Warehouse, newest_metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -252,8 +252,10 @@ def test_a_damaged_or_lost_file_stops_its_table_only_until_it_is_copied_again(
     [deletes] = files(lake) - {data}
     for path in (deletes, data):
         path.write_bytes(bytes(path.stat().st_size))
-        with pytest.raises(NeedsUserError, match="RPL-3439"):
+        with pytest.raises(NeedsUserError, match="RPL-3439") as error:
             consumer.apply_batch(batch(3, [delete({"id": 1})]))
+        assert path.name in str(error.value)
+        assert str(path.parent) not in str(error.value)  # another program's folders are named by values
     data.unlink()
     with pytest.raises(RetryableError, match="RPL-4428"):
         consumer.apply_batch(batch(3, [delete({"id": 1})]))
@@ -261,6 +263,44 @@ def test_a_damaged_or_lost_file_stops_its_table_only_until_it_is_copied_again(
     consumer.apply_batch(batch(10, [delete({"id": 7}), insert(row(8))]))
     consumer.stop()
     assert sorted(names(lake)) == [8]
+
+
+def test_a_table_in_a_folder_whose_newest_version_is_damaged_goes_on_from_the_one_before(warehouse: Warehouse) -> None:
+    """A power cut may leave it so; the page says which files to delete."""
+    consumer = warehouse.consumer()
+    for number in range(1, 3):
+        consumer.apply_batch(batch(number, [insert(row(number))]))
+    name = identifier(TABLE)
+    newest = newest_metadata(warehouse.folder / name.namespace / name.name)
+    newest.write_bytes(b"")
+    with pytest.raises(RetryableError, match="RPL-4420"):
+        consumer.progress(TABLE)
+    newest.unlink()
+    newest.with_name("version-hint.text").unlink()
+    progress = consumer.progress(TABLE)
+    assert progress is not None
+    assert progress.position == at(1)
+    consumer.apply_batch(batch(2, [insert(row(2, "again"))]))
+    consumer.stop()
+    assert names(warehouse) == {1: None, 2: "again"}
+
+
+def test_a_column_of_a_type_that_this_target_does_not_read_is_an_error_of_its_table_until_it_is_copied_again(
+    warehouse: Warehouse,
+) -> None:
+    consumer = warehouse.consumer()
+    consumer.apply_batch(batch(1, [insert(row(1))]))
+
+    def adds(table: Any, catalog: Catalog) -> None:
+        table.updateSchema().addColumn("foreign", catalog.jvm[".types.Types"].UUIDType.get()).commit()
+
+    foreign(warehouse, adds)
+    wider = TableSchema(TABLE, (*KEYED.columns, Column("more", STRING)), ("id",))
+    with pytest.raises(SchemaDriftError, match="RPL-6430"):
+        consumer.apply_ddl(alter(2, wider, Alter(AlterKind.ADD_COLUMN, Column("more", STRING), default="x")))
+    copy_beside(consumer)
+    consumer.stop()
+    assert warehouse.rows(TABLE) == [row(7, "copied")]
 
 
 def test_an_expiry_of_a_table_in_a_folder_takes_its_turn_with_commits(
