@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from replicator_sdk.datatype import INT64, STRING
@@ -23,6 +24,7 @@ from replicator_target_iceberg.log import change as change_module
 from replicator_target_iceberg.log.change import STATE_UNKNOWN, Change
 from replicator_target_iceberg.log.version import packed, unpacked
 from replicator_target_iceberg.naming import identifier
+from replicator_target_iceberg.schema.types import FIELD_ID
 from replicator_target_iceberg.table import TargetTable
 from tests.plugins.targets.changes import KEYED, TABLE, alter, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.iceberg.others import before_publishing, compacts, compacts_and_expires, foreign
@@ -301,6 +303,40 @@ def test_a_column_of_a_type_that_this_target_does_not_read_is_an_error_of_its_ta
     copy_beside(consumer)
     consumer.stop()
     assert warehouse.rows(TABLE) == [row(7, "copied")]
+
+
+def test_equality_deletes_are_gone_once_spark_has_written_the_files_again_as_the_error_says(
+    warehouse: Warehouse, iceberg_spark: SparkSession
+) -> None:
+    """Without its option Spark writes none of them again."""
+    consumer, location = warehouse.consumer(), warehouse.folder.parent / "equality.parquet"
+    for number in range(1, 3):
+        consumer.apply_batch(batch(number, [insert(row(10 * number)), insert(row(10 * number + 1))]))
+    key = pa.field("id", pa.int64(), metadata={FIELD_ID: b"1"})
+    pq.write_table(pa.table([pa.array([11])], schema=pa.schema([key])), location, store_schema=False)
+
+    def deletes(table: Any, catalog: Catalog) -> None:
+        gateway: Any = iceberg_spark.sparkContext._gateway
+        columns = gateway.new_array(gateway.jvm.int, 1)
+        columns[0] = 1
+        made = catalog.jvm[".FileMetadata"].deleteFileBuilder(table.spec()).ofEqualityDeletes(columns)
+        made = made.withPath(str(location)).withFormat("parquet").withFileSizeInBytes(location.stat().st_size)
+        table.newRowDelta().addDeletes(made.withRecordCount(1).build()).commit()
+
+    def writes_again(_: Any, catalog: Catalog) -> None:
+        where = warehouse.table(TABLE).metadata.location
+        table = catalog.jvm[".hadoop.HadoopTables"](catalog.jvm.hadoop_configuration()).load(where)
+        actions = catalog.jvm[".spark.actions.SparkActions"].get(iceberg_spark._jsparkSession)
+        actions.rewriteDataFiles(table).option("rewrite-all", "true").execute()
+
+    foreign(warehouse, deletes)
+    with pytest.raises(NeedsUserError, match=r"RPL-3425.*rewrite_data_files.*'rewrite-all', 'true'"):
+        consumer.apply_batch(batch(3, [delete({"id": 10})]))
+    foreign(warehouse, writes_again)
+    consumer.apply_batch(batch(3, [delete({"id": 10}), update({"id": 21, "name": "new"})]))
+    consumer.stop()
+    read = iceberg_spark.read.format("iceberg").load(warehouse.table(TABLE).metadata.location)
+    assert {r.id: r.name for r in read.collect()} == {20: None, 21: "new"}  # pyiceberg reads no equality deletes
 
 
 def test_an_expiry_of_a_table_in_a_folder_takes_its_turn_with_commits(
