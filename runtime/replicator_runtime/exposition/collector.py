@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
@@ -29,7 +29,8 @@ class RunCollector(Collector):
 
     Args:
         pipeline: The label of all series.
-        table_limit: So many tables have series of their own, those that came first; the others share `__other__`.
+        table_limit: So many tables have series of their own, those that came first; the others share `__other__`. A table's series stay
+            what they are while it is replicated, also under another name, so that no counter of `__other__` falls.
         progress: The run's.
 
     Attributes:
@@ -42,7 +43,14 @@ class RunCollector(Collector):
         self._limit = table_limit
         self._progress = progress
         self._labels: dict[TableId, str] = {}
+        self._own = 0
+        self._unseen: set[TableId] = set()
         self._lock = threading.Lock()
+
+    def began(self, run: Run) -> None:
+        """The run has begun: its counters are shown from now on."""
+        run.metrics.on_rename = self._renamed
+        self.run = run
 
     def registry(self) -> CollectorRegistry:
         """A registry of this alone."""
@@ -57,9 +65,11 @@ class RunCollector(Collector):
     def collect(self) -> Iterator[Family]:
         """All metrics that have values now."""
         found: defaultdict[str, _Series] = defaultdict(dict)
-        for sample in samples(self._progress.snapshot(), self.run):
-            labels = self._label_values(sample)
-            found[sample.metric].setdefault(labels, []).append(sample)
+        taken = list(samples(self._progress.snapshot(), self.run))
+        with self._lock:
+            for sample in taken:
+                found[sample.metric].setdefault(self._label_values(sample), []).append(sample)
+            self._forget_unseen({sample.table for sample in taken})
         for metric in METRICS:
             if metric.name in found:
                 yield self._family(metric, found[metric.name])
@@ -68,14 +78,29 @@ class RunCollector(Collector):
         has_table = "table" in _LABELS[sample.metric]
         return (self._pipeline, *((self._table(sample.table),) if has_table else ()), *sample.labels)
 
-    def _table(self, table: TableId | None) -> str:
-        """Its label: a table that had one of its own keeps it."""
-        if table is None:
-            return ""
+    def _table(self, table: TableId | str | None) -> str:
+        """Its label: a table keeps the one that it had first."""
+        if table is None or isinstance(table, str):
+            return table or ""
+        if table not in self._labels:
+            is_own = self._own < self._limit
+            self._labels[table] = str(table) if is_own else OTHER
+            self._own += is_own
+        return self._labels[table]
+
+    def _forget_unseen(self, seen: set[TableId | str | None]) -> None:
+        """Give the place of a table that is gone to the next one. Twice in a row: the first time it may be one that is just renamed."""
+        unseen = self._labels.keys() - seen
+        for table in unseen & self._unseen:
+            self._own -= self._labels.pop(table) != OTHER
+        self._unseen = unseen & self._labels.keys()
+
+    def _renamed(self, names: Mapping[TableId, TableId]) -> None:
         with self._lock:
-            if table not in self._labels and len(self._labels) < self._limit:
-                self._labels[table] = str(table)
-            return self._labels.get(table, OTHER)
+            known = {new: self._labels[old] for old, new in names.items() if old in self._labels}
+            self._labels |= {new: label if label == OTHER else str(new) for new, label in known.items()}
+            self._own = sum(label != OTHER for label in self._labels.values())
+            self._unseen -= known.keys()
 
     def _family(self, metric: Metric, series: _Series) -> Family:
         labels = ("pipeline", *metric.labels)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replicator_runtime.engine.run_state.progress import PHASES
 from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.exposition.catalogue import OTHER
 from replicator_runtime.observability.metrics import FAILURES, SNAPSHOT_ROWS
 from replicator_sdk.authoring.stored_form import release
 
@@ -26,14 +27,14 @@ class Sample(NamedTuple):
 
     Attributes:
         metric: Its name in the catalogue.
-        table: Of which table; None where it is not of one.
+        table: Of which table; `OTHER` where it is of those that are replicated no more, None where it is not of one.
         labels: The labels after `table`.
         value: A summary has its count in `times`.
         times: Of a summary.
     """
 
     metric: str
-    table: TableId | None
+    table: TableId | str | None
     labels: tuple[str, ...]
     value: float
     times: int = 0
@@ -95,7 +96,7 @@ def _of_source(source: SourceView) -> Iterator[Sample]:
 
 
 def _counted(values: Values) -> Iterator[Sample]:
-    counters = _by_table(values.counters)
+    counters = _by_table(values)
     copied = {table: rows for (name, table), rows in counters.items() if name == SNAPSHOT_ROWS}
     for (name, table), count in counters.items():
         if name == "dml.insert":
@@ -109,14 +110,15 @@ def _counted(values: Values) -> Iterator[Sample]:
         yield Sample("replicator_batch_seconds", None, (step,), seconds, times)
 
 
-def _by_table(counters: Mapping[tuple[str, TableId | None], int]) -> dict[tuple[str, TableId | None], int]:
-    """The counters of tables, and of no table what those of the whole count besides."""
+def _by_table(values: Values) -> dict[tuple[str, TableId | str | None], int]:
+    """The counters of tables, of all those together that are gone, and of no table what those of the whole count besides."""
+    shown: dict[tuple[str, TableId | str | None], int] = {(name, OTHER): n for name, n in values.gone.items()}
+    shown |= {(name, table): count for (name, table), count in values.counters.items() if table is not None}
     of_tables: defaultdict[str, int] = defaultdict(int)
-    for (name, table), count in counters.items():
-        of_tables[name] += count if table is not None else 0
-    shown = {key: count for key, count in counters.items() if key[1] is not None}
-    rest = {(name, None): count - of_tables[name] for (name, table), count in counters.items() if table is None}
-    return shown | {key: count for key, count in rest.items() if count}
+    for (name, _), count in shown.items():
+        of_tables[name] += count
+    rest = ((name, count - of_tables[name]) for (name, table), count in values.counters.items() if table is None)
+    return shown | {(name, None): count for name, count in rest if count}
 
 
 def _counter(name: str) -> tuple[str, tuple[str, ...]]:

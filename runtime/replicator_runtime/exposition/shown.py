@@ -41,7 +41,7 @@ class Exposition:
     def began(self, run: Run) -> None:
         """The run has begun: its counters are shown from now on."""
         if self._collector is not None:
-            self._collector.run = run
+            self._collector.began(run)
 
     @contextmanager
     def shown(self, progress: Progress) -> Iterator[None]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from replicator_sdk.context import Metrics
@@ -24,14 +24,16 @@ class Values:
     """All values at one moment, by name and table; without a table they are of the whole.
 
     Attributes:
-        counters: A counter of the whole includes those of its tables.
+        counters: A counter of the whole includes those of its tables, and of those that are gone.
         gauges: Last values.
         timings: How often each step of a batch was done, and the seconds that it took in all.
+        gone: The counters of all tables together that are replicated no more.
     """
 
     counters: Mapping[tuple[str, TableId | None], int]
     gauges: Mapping[tuple[str, TableId | None], float]
     timings: Mapping[str, tuple[int, float]]
+    gone: Mapping[str, int] = field(default_factory=dict)
 
 
 class MetricsRegistry(Metrics):
@@ -41,11 +43,16 @@ class MetricsRegistry(Metrics):
 
     Args:
         target: Name of the target, the prefix.
+
+    Attributes:
+        on_rename: Called with the names of tables that have others from now on, before any value is under a new one; must not wait.
     """
 
     def __init__(self, target: str) -> None:
+        self.on_rename: Callable[[Mapping[TableId, TableId]], None] | None = None
         self._prefix = target
         self._lock = threading.Lock()
+        self._gone: defaultdict[str, int] = defaultdict(int)
         self._counters: defaultdict[tuple[str, TableId | None], int] = defaultdict(int)
         self._gauges: dict[tuple[str, TableId | None], float] = {}
         self._timings: dict[str, tuple[int, float]] = {}
@@ -65,6 +72,13 @@ class MetricsRegistry(Metrics):
                 if table is not None:
                     self._counters[name, table] += value
 
+    def count_gone(self, counts: Mapping[str, int]) -> None:
+        """Add what was counted of tables that are gone; it counts for the whole, too."""
+        with self._lock:
+            for name, value in counts.items():
+                self._counters[name, None] += value
+                self._gone[name] += value
+
     def took(self, step: str, seconds: float) -> None:
         """A step of a batch took so long."""
         with self._lock:
@@ -79,11 +93,20 @@ class MetricsRegistry(Metrics):
     def rename(self, names: Mapping[TableId, TableId]) -> None:
         """Tables have other names from now on, all at once: what was counted of each goes on under its new name."""
         with self._lock:
+            if self.on_rename is not None:
+                self.on_rename(names)
             _rename(self._counters, names)
             _rename(self._gauges, names)
 
+    def forget_others(self, tables: Container[TableId]) -> None:
+        """Keep nothing by table of those that are not in `tables`: their counters go on together, as those of tables that are gone."""
+        with self._lock:
+            for name, table in [key for key in self._counters if key[1] is not None and key[1] not in tables]:
+                self._gone[name] += self._counters.pop((name, table))
+            self._gauges = {key: value for key, value in self._gauges.items() if key[1] is None or key[1] in tables}
+
     def forget_gauges(self, table: TableId) -> None:
-        """The table is replicated no more: nothing is known of how it is now; what was counted of it stays."""
+        """The table is replicated no more: nothing is known of how it is now; what was counted of it stays until `forget_others`."""
         with self._lock:
             self._gauges = {key: value for key, value in self._gauges.items() if key[1] != table}
 
@@ -100,7 +123,7 @@ class MetricsRegistry(Metrics):
     def values(self) -> Values:
         """A consistent copy of everything."""
         with self._lock:
-            return Values(dict(self._counters), dict(self._gauges), dict(self._timings))
+            return Values(dict(self._counters), dict(self._gauges), dict(self._timings), dict(self._gone))
 
     def snapshot(self) -> dict[str, Any]:
         """Everything as JSON: `counters` and `gauges` of the whole, and the same of each table under `tables`."""

@@ -35,7 +35,7 @@ class Shown:
     def __post_init__(self) -> None:
         self.collector = RunCollector("shop", self.limit, self.progress)
         run: Any = SimpleNamespace(metrics=self.metrics, saved_sequence=7, freshness=None)
-        self.collector.run = run
+        self.collector.began(run)
 
     @property
     def text(self) -> str:

@@ -94,6 +94,46 @@ def test_tables_beyond_the_limit_share_series_and_their_lag_is_the_largest() -> 
     assert (shown.value("replicator_table_lag_seconds", table=OTHER) or 0) >= 900
 
 
+def test_what_was_counted_of_dropped_tables_is_shared_and_their_places_are_taken_by_others() -> None:
+    """However many tables come and go: neither the series nor what is kept of them grows, and the sum over all tables stays true."""
+    shown = Shown(limit=2)
+    counted = 0
+    for number in range(50):
+        table = TableId("shop", f"t{number}")
+        shown.metrics.count("dml.update", 3, table=table)
+        counted += 3
+        assert shown.value("replicator_changes_total", table=str(table), op="update") == 3, "the place of one that is gone"
+        shown.metrics.forget_others({table})
+        for _ in range(2):
+            series = [labels for name, labels in parsed(shown.text) if name == "replicator_changes_total"]
+            assert len(series) <= 2
+            assert shown.value("replicator_changes_total", table=OTHER, op="update") == (counted - 3 or None)
+    assert len(shown.metrics.values().counters) == 2
+    assert len(shown.collector._labels) <= 2
+
+
+def test_what_tables_beyond_the_limit_share_never_falls() -> None:
+    """Not when one of them is dropped or renamed, nor when a table with series of its own is dropped and leaves its place."""
+    shown = Shown(limit=1)
+    extra, renamed, new = (TableId("shop", name) for name in ("extra", "renamed", "new"))
+    shown.metrics.count("dml.update", 5, table=ORDERS)
+    assert shown.value("replicator_changes_total", table=str(ORDERS), op="update") == 5
+    shown.metrics.count("dml.update", 7, table=ITEMS)
+    shown.metrics.count("dml.update", 11, table=extra)
+    shared = [shown.value("replicator_changes_total", table=OTHER, op="update")]
+    for change in (
+        lambda: shown.metrics.forget_others({ITEMS, extra}),
+        lambda: shown.metrics.rename({ITEMS: renamed}),
+        lambda: shown.metrics.forget_others({renamed}),
+        lambda: shown.metrics.count("dml.update", 2, table=new),
+    ):
+        change()
+        shared += [shown.value("replicator_changes_total", table=OTHER, op="update") for _ in range(3)]
+    assert shared == [18, *(23,) * 12]
+    assert shown.value("replicator_changes_total", table=str(new), op="update") == 2
+    assert shown.value("replicator_changes_total", table=str(renamed), op="update") is None
+
+
 def test_a_table_keeps_its_series_when_others_come_before_it() -> None:
     shown = Shown(limit=1)
     shown.progress.set_table(ORDERS, TableState.REPLICATING)
@@ -131,9 +171,10 @@ def test_before_the_run_has_begun_its_phase_is_shown(shown: Shown) -> None:
 
 
 def test_rows_of_copies_are_taken_off_where_they_were_counted(shown: Shown) -> None:
-    """What a dropped table had is of no table after a restart; the copies of the others are not taken off that."""
-    shown.metrics.count_all({("dml.insert", None): 15, ("snapshot.rows", None): 10})
+    """What a dropped table had is shared after a restart; the copies of the others are not taken off that."""
+    shown.metrics.count_gone({"dml.insert": 15, "snapshot.rows": 10})
     shown.metrics.count_all({("dml.insert", ORDERS): 1003, ("snapshot.rows", ORDERS): 1000})
-    assert shown.value("replicator_changes_total", table="", op="insert") == 5
+    assert shown.value("replicator_changes_total", table=OTHER, op="insert") == 5
     assert shown.value("replicator_changes_total", table=str(ORDERS), op="insert") == 3
-    assert shown.value("replicator_snapshot_rows_total", table="") == 10
+    assert shown.value("replicator_changes_total", table="", op="insert") is None
+    assert shown.value("replicator_snapshot_rows_total", table=OTHER) == 10

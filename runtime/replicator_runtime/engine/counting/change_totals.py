@@ -21,7 +21,7 @@ from replicator_sdk.errors import NeedsUserError
 from replicator_state.value_files import UNREADABLE_STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from replicator_runtime.observability.metrics import MetricsRegistry
     from replicator_sdk import Offset
@@ -63,6 +63,7 @@ class ChangeTotals:
         self._gone: dict[str, int] = {}
         self._number = 0
         self._whole_at = -_WHOLE_SECONDS
+        self._needs_whole = False
         self._saved_at = -_SOON_SECONDS
         self._since_whole: set[TableId] = set()
         self._changed = False
@@ -121,23 +122,29 @@ class ChangeTotals:
             self._changed = True
             self._metrics.rename(names)
 
-    def forget_others(self, tables: Mapping[TableId, str]) -> None:
-        """Drop the entries of tables that are not in `tables`, which have their copies' ids; their counts stay in those of the whole.
+    def forget_others(self, tables: Mapping[TableId, str], missing: Collection[TableId] = ()) -> None:
+        """Drop the entries of tables that are not in `tables`, which have their copies' ids; their counts go on together, durable when this returns.
 
-        A copy that has another table's name now keeps them: a kill came between its new name and `rename`.
+        A copy that has another table's name now keeps them: a kill came between its new name and `rename`. What is shown of `missing`
+        tables stays theirs.
+
+        Raises:
+            ReplicatorError: As the state's store fails; the next call goes on.
         """
         with self._lock:
             gone = self._loaded().keys() - tables.keys()
-            if not gone:
-                return
-            renamed = {copy: table for table, copy in tables.items() if copy and table not in self._entries_now}
-            names = {t: renamed[c] for t in gone if (c := self._entries_now[t].copy) in renamed}
-            self.rename(names)
-            for table in gone - names.keys():
-                for name, count in self._entries_now.pop(table).counts.items():
-                    self._gone[name] = self._gone.get(name, 0) + count
-                self._touch(table)
-                self._whole_at = -_WHOLE_SECONDS
+            if gone:
+                renamed = {copy: table for table, copy in tables.items() if copy and table not in self._entries_now}
+                names = {t: renamed[c] for t in gone if (c := self._entries_now[t].copy) in renamed}
+                self.rename(names)
+                for table in gone - names.keys():
+                    for name, count in self._entries_now.pop(table).counts.items():
+                        self._gone[name] = self._gone.get(name, 0) + count
+                    self._touch(table)
+                    self._needs_whole = True
+            if self._needs_whole:
+                self._save(whole=True)  # what has the counts of no table any more is shown so once it is stored
+            self._metrics.forget_others({*tables, *missing})
 
     def save(self) -> None:
         """Store what was counted, durable when this returns: before the offset that follows is saved.
@@ -176,11 +183,11 @@ class ChangeTotals:
 
     def _save(self, *, whole: bool) -> None:
         if self._changed:
-            if whole:
+            if whole or self._needs_whole:  # the counts of tables that are gone are in no other value
                 self._number += 1
                 content = {"number": self._number, "gone": self._gone, "tables": self._json(self._entries_now)}
                 self._store.put(TOTALS, json.dumps({**head(TOTALS), **content}).encode())
-                self._since_whole, self._whole_at = set(), time.monotonic()
+                self._since_whole, self._whole_at, self._needs_whole = set(), time.monotonic(), False
             else:
                 content = {"follows": self._number, "tables": self._json(self._since_whole)}
                 self._store.put(TOTALS_CHANGES, json.dumps({**head(TOTALS_CHANGES), **content}).encode())
@@ -201,9 +208,8 @@ class ChangeTotals:
                 self._entries.pop(table, None)
                 if "counts" in value:
                     self._entries[table] = self._parsed(value)
-            shown: dict[tuple[str, TableId | None], int] = {(name, None): n for name, n in self._gone.items()}
-            shown |= {(name, t): n for t, entry in self._entries.items() for name, n in entry.counts.items()}
-            self._metrics.count_all(shown)
+            self._metrics.count_gone(self._gone)
+            self._metrics.count_all({(n, t): c for t, e in self._entries.items() for n, c in e.counts.items()})
         return self._entries
 
     def _read(self, key: str) -> dict[str, Any]:

@@ -159,7 +159,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
             self._stopped.pop(table, None)
         self.try_lanes()
         self.positions.forget_others(self.records)
-        self.run.totals.forget_others({table: record.copy_id for table, record in self.records.items()})
+        self.run.totals.forget_others({t: record.copy_id for t, record in self.records.items()}, self._missing)
 
     def show_stored(self) -> None:
         """Show the selected tables in the state an earlier run left them in, until an attempt begins."""

@@ -128,6 +128,40 @@ def test_a_table_that_is_gone_leaves_its_counts_to_the_whole() -> None:
     assert (metrics.total("dml.insert"), metrics.total("dml.insert", table=ORDERS)) == (4, 1)
 
 
+def test_a_table_that_is_gone_keeps_no_counter_of_its_own_and_none_falls_when_a_kill_follows() -> None:
+    store = Store()
+    first, metrics = totals(store)
+    first.add(ORDERS, "c1", at(5), {"dml.insert": 3})
+    first.add(ITEMS, "c2", at(5), {"dml.insert": 4})
+    metrics.count("failures.RPL-4401", 2, table=ORDERS)
+    first.forget_others({ITEMS: "c2"})
+    for shown in (metrics, totals(store)[1]):  # the second as after a kill, which comes before anything else is stored
+        values = shown.values()
+        assert values.gone["dml.insert"] == 3
+        assert values.counters["dml.insert", None] == 7
+        assert not [key for key in values.counters if key[1] == ORDERS]
+    assert metrics.values().gone["failures.RPL-4401"] == 2
+
+
+def test_counts_of_a_table_that_is_gone_are_not_lost_when_others_are_renamed_before_they_are_stored() -> None:
+    store = Store()
+    first, _ = totals(store)
+    first.add(ORDERS, "c1", at(5), {"dml.insert": 3})
+    first.add(ITEMS, "c2", at(5), {"dml.insert": 4})
+    first.save()
+    put = store.put
+
+    def refuse(key: str, value: bytes) -> None:
+        raise NeedsUserError("full", code="RPL-7103", hint="free space")
+
+    store.put = refuse  # type: ignore[method-assign]
+    with pytest.raises(NeedsUserError):
+        first.forget_others({ITEMS: "c2"})
+    store.put = put  # type: ignore[method-assign]
+    first.rename({ITEMS: TableId("shop", "renamed")})
+    assert totals(store)[1].total("dml.insert") == 7
+
+
 def test_a_table_that_went_back_is_counted_from_there() -> None:
     """An operator went back with it: what it gets again is replicated again."""
     store = Store()
