@@ -14,8 +14,9 @@ from replicator_runtime.observability.metrics import FAILURES, SNAPSHOT_ROWS
 from replicator_sdk.authoring.stored_form import release
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.run_state.progress import RunView, SourceView, TableView
+    from replicator_runtime.engine.run_state.progress import RunView, TableView
     from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.views.source_view import SourceView
     from replicator_runtime.observability.metrics import Values
     from replicator_sdk import TableId
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from replicator_runtime.engine.run_state.progress import SourceView
 from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.engine.views.source_view import SourceView
 from replicator_runtime.exposition.catalogue import METRICS, OTHER
 from replicator_sdk import TableId
 from replicator_sdk.discovery.source_health import SourceHealth
@@ -102,7 +102,9 @@ def test_what_was_counted_of_dropped_tables_is_shared_and_their_places_are_taken
         table = TableId("shop", f"t{number}")
         shown.metrics.count("dml.update", 3, table=table)
         counted += 3
-        assert shown.value("replicator_changes_total", table=str(table), op="update") == 3, "the place of one that is gone"
+        assert shown.value("replicator_changes_total", table=str(table), op="update") == 3, (
+            "the place of one that is gone"
+        )
         shown.metrics.forget_others({table})
         for _ in range(2):
             series = [labels for name, labels in parsed(shown.text) if name == "replicator_changes_total"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replicator_runtime.engine.run_state.last_errors import LastError
-    from replicator_sdk.discovery.source_health import SourceHealth
+    from replicator_runtime.engine.views.source_view import SourceView
 
 _Known = TypeVar("_Known")
 _NOT_READING = frozenset({"retrying", "snapshot", "paused"})
@@ -122,34 +122,6 @@ class TableView:
     def holds_log(self) -> bool:
         """Whether it fails and has no lane that takes its changes, until it is copied again."""
         return self.state is TableState.FAILING and self.copy_again_at is not None
-
-
-@dataclass(frozen=True, slots=True)
-class SourceView:
-    """What the source said of itself last.
-
-    Attributes:
-        answered_at: When, in seconds since 1970.
-        health: What.
-        clock_ahead: By how many seconds its clock is ahead of this host's; None when it is not known.
-        seconds_left: As of then, until it gives up the log that the replicator needs; None when it does not, or there is no limit.
-    """
-
-    answered_at: float
-    health: SourceHealth
-    clock_ahead: float | None = None
-    seconds_left: float | None = None
-
-    @property
-    def left_now(self) -> float | None:
-        """The seconds that are left now: a source that does not answer may give log up all the same."""
-        silent = max(0.0, time.time() - self.answered_at)
-        return None if self.seconds_left is None else max(0.0, self.seconds_left - silent)
-
-    def ends_within(self, seconds: float) -> bool:
-        """Whether the source gives log up within that time, and half of its retention, which may be no longer, is over."""
-        left, retention = self.left_now, self.health.retention_seconds
-        return left is not None and left < seconds and (retention is None or left <= retention / 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from replicator_runtime.engine.run_state.progress import error_view
 from replicator_runtime.engine.run_state.unknown_errors import summary
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.run_state.progress import PauseView, SourceView
+    from replicator_runtime.engine.run_state.progress import PauseView
     from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.views.source_view import SourceView
 
 log = structlog.get_logger()
 _EVERY_SECONDS = 5.0

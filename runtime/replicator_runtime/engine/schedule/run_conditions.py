@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from replicator_runtime.config.sections.notifications import NoticeKind
-    from replicator_runtime.engine.run_state.progress import RunView, SourceView
+    from replicator_runtime.engine.run_state.progress import RunView
     from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.views.source_view import SourceView
     from replicator_runtime.notices.destinations import Destination
 
 WORKS: Final = frozenset({"snapshot", "streaming", "maintenance", "done"})

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from replicator_runtime.engine.run_state.progress import SourceView
 from replicator_runtime.engine.run_state.unknown_errors import summary
+from replicator_runtime.engine.views.source_view import SourceView
 from replicator_sdk import DeltaSource
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from replicator_runtime.engine.run_state.progress import SILENT_SECONDS, Progress, SourceView
+from replicator_runtime.engine.run_state.progress import SILENT_SECONDS, Progress
 from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.engine.views.source_view import SourceView
 from replicator_sdk import TableId
 from replicator_sdk.discovery.source_health import SourceHealth
 

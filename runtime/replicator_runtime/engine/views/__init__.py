@@ -1,0 +1,1 @@
+"""What is shown of parts of a run at one moment."""
