@@ -106,7 +106,9 @@ def test_every_plugin_folder_falls_under_the_rule() -> None:
     assert {package.path for package in packages() if package.folder.startswith("plugins")} == folders
 
 
-@pytest.mark.parametrize("module", ["replicator_sdk", "replicator_state", "replicator_runtime.cli"])
+@pytest.mark.parametrize(
+    "module", ["replicator_sdk", "replicator_state", "replicator_runtime.cli", "replicator_runtime.notices.delivery"]
+)
 def test_import_of_a_light_module_loads_neither_spark_nor_a_driver(module: str) -> None:
     """Control commands start quickly, and without the extras being installed."""
     program = f"import sys, {module}; print(*(name for name in {_HEAVY!r} if name in sys.modules))"

@@ -16,10 +16,10 @@ from replicator_runtime.config.model import PipelineConfig, StageConfig
 from replicator_runtime.config.plugin_limits import copying_problems, data_error_problem
 from replicator_runtime.config.problem import InvalidPipelineError, Problem
 from replicator_runtime.config.requirements import CollectingConfigurer, SparkRequirements
+from replicator_runtime.config.sections.destinations import Destination, destinations
 from replicator_runtime.config.selection import Selection
 from replicator_runtime.config.stages import Ends, find_ends
 from replicator_runtime.config.validation import json_path, parse_model
-from replicator_runtime.notices.destinations import Destination, destinations
 from replicator_runtime.plugin_host import PluginHost
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError

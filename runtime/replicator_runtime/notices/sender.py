@@ -6,11 +6,11 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Final
 
-from replicator_runtime.notices import destinations
+from replicator_runtime.notices import delivery
 
 if TYPE_CHECKING:
+    from replicator_runtime.config.sections.destinations import Destination
     from replicator_runtime.notices.conditions import Key
-    from replicator_runtime.notices.destinations import Destination
     from replicator_runtime.notices.messages import Message
 
 _FIRST_WAIT: Final = 2.0
@@ -86,6 +86,6 @@ class Sender:
     def _loop(self) -> None:
         while (message := self._jobs.get()) is not None:
             try:
-                self._results.put(destinations.send(self.destination, message))
+                self._results.put(delivery.send(self.destination, message))
             except Exception as failure:  # noqa: BLE001 - whatever a service does must not end this thread
                 self._results.put(type(failure).__name__)

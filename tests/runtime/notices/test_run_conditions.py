@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from pydantic import SecretStr
 
+from replicator_runtime.config.sections.destinations import destinations
 from replicator_runtime.config.sections.notifications import NotificationConfig
 from replicator_runtime.engine.run_state.progress import SILENT_SECONDS, Progress
 from replicator_runtime.engine.schedule.run_conditions import RunConditions
@@ -16,7 +17,6 @@ from replicator_runtime.engine.schedule.verified_tables import VerifiedTable, Ve
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.views.source_view import SourceView
 from replicator_runtime.notices.conditions import Key
-from replicator_runtime.notices.destinations import destinations
 from replicator_runtime.observability.metrics import MetricsRegistry
 from replicator_sdk import TableId
 from replicator_sdk.discovery.source_health import SourceHealth

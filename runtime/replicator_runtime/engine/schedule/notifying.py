@@ -12,7 +12,7 @@ from replicator_runtime.config.default_paths import default_base_path
 from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.schedule.run_conditions import WORKS, RunConditions
 from replicator_runtime.notices.conditions import Conditions, Key
-from replicator_runtime.notices.destinations import NOT_SENT
+from replicator_runtime.notices.delivery import NOT_SENT
 from replicator_runtime.notices.messages import message
 from replicator_runtime.notices.sender import Sender
 from replicator_sdk.errors import FencedError

@@ -15,11 +15,11 @@ from replicator_sdk.errors import FencedError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from replicator_runtime.config.sections.destinations import Destination
     from replicator_runtime.config.sections.notifications import NoticeKind
     from replicator_runtime.engine.run_state.progress import RunView
     from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.engine.views.source_view import SourceView
-    from replicator_runtime.notices.destinations import Destination
 
 WORKS: Final = frozenset({"snapshot", "streaming", "maintenance", "done"})
 """In these phases what is not shown to fail does not."""

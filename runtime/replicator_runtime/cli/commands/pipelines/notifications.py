@@ -12,7 +12,7 @@ from replicator_runtime.cli.report import Report
 from replicator_runtime.observability.next_steps import Subject
 
 if TYPE_CHECKING:
-    from replicator_runtime.notices.destinations import Destination
+    from replicator_runtime.config.sections.destinations import Destination
 
 app = typer.Typer(
     help="Try the services that a pipeline notifies of conditions.", no_args_is_help=True, rich_markup_mode=None
@@ -58,7 +58,7 @@ def send_test(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = Fa
 
 
 def _try(name: str, destination: Destination) -> str:
-    from replicator_runtime.notices.destinations import send
+    from replicator_runtime.notices.delivery import send
     from replicator_runtime.notices.messages import Message
 
     return send(

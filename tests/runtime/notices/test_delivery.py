@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import SecretStr
 
+from replicator_runtime.config.sections.destinations import Destination, destinations
 from replicator_runtime.config.sections.notifications import NotificationConfig
-from replicator_runtime.notices import destinations as module
-from replicator_runtime.notices.destinations import Destination, destinations, send
+from replicator_runtime.notices import delivery as module
+from replicator_runtime.notices.delivery import send
 from replicator_runtime.notices.messages import Message
 from replicator_runtime.notices.sender import Sender
 from replicator_runtime.observability import redaction
