@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from replicator_sdk.authoring.stored_form import check_form, release
 from replicator_sdk.errors import NeedsUserError
 from replicator_state.value_files import UNREADABLE_STATE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from replicator_state import StateStore
+
+_Read = TypeVar("_Read")
 
 TABLES, CHANGES = "engine-tables", "engine-tables-changes"
 SLICES, POSITIONS, MAINTENANCE = "engine-slices", "engine-positions", "engine-maintenance"
@@ -63,6 +67,32 @@ def parsed(key: str, content: bytes) -> Any:
     """
     _check(key, content)
     return json.loads(content)
+
+
+def read_or_set_aside(store: StateStore, key: str, read: Callable[[Any], _Read]) -> _Read | None:
+    """What `read` makes of the JSON of a value that a run can do without.
+
+    Args:
+        store: Where it is; a reader's is not changed.
+        key: Its key.
+        read: What raises of a JSON of another form is taken for damage.
+
+    Returns:
+        None where there is none, or it is damaged: then it is set aside, with the warning RPL-7124, and may be written again.
+
+    Raises:
+        ReplicatorError: RPL-7161 when a later release stored it; as the store fails.
+    """
+    try:
+        content = store.get(key)
+        return read(parsed(key, content)) if content else None
+    except NeedsUserError as error:
+        if error.code != UNREADABLE_STATE:
+            raise
+    except (ValueError, LookupError, TypeError, AttributeError):
+        pass
+    store.set_aside(key)
+    return None
 
 
 def check_all(store: StateStore) -> None:

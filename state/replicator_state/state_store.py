@@ -97,6 +97,17 @@ class StateStore:
         """Remove the value under `key` and its previous version; nothing happens when there is none."""
         self._values.delete(self._name(key))
 
+    def set_aside(self, key: str) -> None:
+        """Let there be no value under `key`, whose files are damaged; the newest one is kept as `damaged-state-<key>`. Readers change nothing.
+
+        For values that a run can do without. Until then `get` and `put` raise RPL-7120.
+
+        Raises:
+            ReplicatorError: As `put`.
+        """
+        if self._epoch:
+            self._values.set_aside(self._name(key))
+
     def put_status(self, status: Mapping[str, Any]) -> None:
         """Write `state.json`: plain JSON for people and programs outside, replaced atomically.
 

@@ -125,6 +125,39 @@ class ValueFiles:
                 self._remove(file)
             self._fence()
 
+    def set_aside(self, name: str) -> None:
+        """Let there be no value under `name`, and keep its newest file as `damaged-<name>`, with a warning; a kill leaves the rest to the next call.
+
+        Raises:
+            FencedError: When a newer run took over; no later run notices this call.
+        """
+        with self._lock:
+            own, older = self._file(name, self._epoch), [e for e in self._epochs(name) if e < self._epoch]
+            files = [self._file(name, epoch) + part for epoch in (self._epoch, *older) for part in ("", _PREVIOUS)]
+            kept = f"damaged-{name}"
+            newest = next((content for file in files if (content := self._raw(file)) is not None), None)
+            if newest is not None:
+                self.write(kept, newest, "keep a damaged state file")
+            self.write(own, _sealed(_ABSENT), "set damaged state aside")
+            for file in files:
+                if file != own:
+                    self._remove(file)
+            self._written.pop(name, None)
+            self._own[name] = None
+            self._fence()
+            _log.warning(
+                "the state value %s cannot be read: it begins again, and the damaged file is kept as %s",
+                name,
+                kept,
+                extra={"code": "RPL-7124"},
+            )
+
+    def _raw(self, file: str) -> bytes | None:
+        try:
+            return self._retry.run("read state", lambda: self.folder.read(file))
+        except FileNotFoundError:
+            return None
+
     def write(self, file: str, content: bytes, what: str) -> None:
         """Replace `file`, unless a newer run took over; asks so before each try."""
 

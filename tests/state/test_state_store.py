@@ -119,6 +119,33 @@ def test_two_damaged_versions_are_an_error_and_never_absent(directory: Replicato
         store.get("k")
 
 
+def test_a_damaged_value_that_is_set_aside_may_be_written_again_and_its_file_is_kept(
+    directory: ReplicatorDirectory, folder: Folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    with_lease = directory.acquire("one")
+    directory.states(with_lease).put("k", b"one")
+    directory.states(with_lease).put("k", b"two")
+    with_lease.release()
+    for name in folder.names("state-"):
+        folder.replace(name, b"junk")
+    store = directory.states(directory.acquire("two"))
+    for refused in (lambda: store.get("k"), lambda: store.put("k", b"three")):
+        with pytest.raises(NeedsUserError, match="RPL-7120"):
+            refused()
+    directory.states().set_aside("k")
+    with pytest.raises(NeedsUserError, match="RPL-7120"):
+        directory.states().get("k")  # a reader changes nothing
+    store.set_aside("k")
+    assert [record.__dict__["code"] for record in caplog.records] == ["RPL-7124"]
+    assert folder.read("damaged-state-k") == b"junk"
+    assert store.get("k") is None
+    store.put("k", b"three")
+    assert directory.states().get("k") == b"three"
+    store.set_aside("k")
+    store.set_aside("absent")
+    assert (store.get("k"), directory.states().get("k"), store.get("absent")) == (None, None, None)
+
+
 def test_the_status_is_plain_json_that_any_program_reads(local: LocalFolder) -> None:
     store = StateStore(local, AT_ONCE)
     assert store.read_status() is None

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from replicator_runtime.config.sections.slo import SloConfig
 from replicator_runtime.freshness.minutes import Minutes, first_broken, minute_day, minute_of
 from replicator_runtime.freshness.objective import MINUTES_A_DAY, Objective
-from replicator_runtime.stored_forms import FRESHNESS, FRESHNESS_DAYS, head, parsed
+from replicator_runtime.stored_forms import FRESHNESS, FRESHNESS_DAYS, head, read_or_set_aside
 from replicator_sdk import TableId
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from replicator_state import StateStore
 
 _NEVER: Final = 1 << 62
+_DEFAULT: Final = Objective.of(SloConfig())
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +138,44 @@ class History:
 
 
 def load(store: StateStore) -> History:
-    """What is stored; an empty history where nothing is.
+    """What is stored; an empty history where nothing is. A damaged value is set aside: without that of the present day, the days before count.
 
     Args:
         store: The runtime's own state.
     """
-    content = store.get(FRESHNESS)
-    if not content:
-        return History()
-    found, before = parsed(FRESHNESS, content), store.get(FRESHNESS_DAYS)
-    earlier = parsed(FRESHNESS_DAYS, before) if before else {"whole": [], "tables": []}
-    history = History(until=found["until"])
-    if found["whole"] is not None:
-        history.whole = _minutes(found["whole"], earlier["whole"])
-    days = {tuple(place): counts for place, counts in earlier["tables"]}
-    for place, stored in found["tables"]:
-        history.tables[TableId(*place)] = _minutes(stored, days.get(tuple(place), []))
+    earlier = read_or_set_aside(store, FRESHNESS_DAYS, _parsed_days) or _Days([], {})
+    found = read_or_set_aside(store, FRESHNESS, lambda stored: _parsed_today(stored, earlier))
+    return found or _of_days(earlier)
+
+
+@dataclass(frozen=True, slots=True)
+class _Days:
+    """Counts of the days before the present one: day, fresh and broken minutes."""
+
+    whole: list[list[int]]
+    tables: dict[TableId, list[list[int]]]
+
+
+def _parsed_days(stored: Any) -> _Days:
+    return _Days(stored["whole"], {TableId(*place): counts for place, counts in stored["tables"]})
+
+
+def _parsed_today(stored: Any, earlier: _Days) -> History:
+    history = History(until=stored["until"])
+    if stored["whole"] is not None:
+        history.whole = _minutes(stored["whole"], earlier.whole)
+    for place, one in stored["tables"]:
+        table = TableId(*place)
+        history.tables[table] = _minutes(one, earlier.tables.get(table, []))
+    return history
+
+
+def _of_days(earlier: _Days) -> History:
+    """The days before alone; objectives and how fresh tables are follow with the next measurement."""
+    history, now = History(), time.time()
+    if earlier.tables:
+        history.whole = Minutes(_DEFAULT, _counted(earlier.whole))
+        history.tables = {t: Minutes(_DEFAULT, _counted(days), now) for t, days in earlier.tables.items()}
     return history
 
 
@@ -193,9 +218,13 @@ def _before(one: Minutes, today: int) -> list[tuple[int, int, int]]:
     return [(day, *counts) for day, counts in sorted(one.days.items()) if day < today]
 
 
+def _counted(days: list[list[int]]) -> dict[int, tuple[int, int]]:
+    return {day: (fresh, broken) for day, fresh, broken in days}
+
+
 def _minutes(stored: list[Any], before: list[list[int]]) -> Minutes:
     """The value of today counts where both have a day: it was stored later."""
     percent, minutes, days, fresh_until, today, fresh, broken = stored
-    counted = {day: (good, bad) for day, good, bad in before}
+    counted = _counted(before)
     counted[today] = fresh, broken
     return Minutes(Objective(percent, minutes, days), counted, fresh_until)

@@ -77,5 +77,5 @@ class Measurement:
 
 def forget(store: StateStore) -> None:
     """No objective is set any more: what was counted is not shown as if minutes went on being counted."""
-    if load(store).until is not None:
+    if load(store) != History():
         save(History(), store, with_days=True)

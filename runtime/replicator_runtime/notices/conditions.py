@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replicator_runtime.config.sections.notifications import NoticeKind
-from replicator_runtime.stored_forms import NOTICES, head, parsed
+from replicator_runtime.stored_forms import NOTICES, head, read_or_set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -77,14 +77,16 @@ class Conditions:
 
     def load(self, store: StateStore) -> None:
         """Take over what earlier runs knew and reported; what holds is not known yet."""
-        content = store.get(NOTICES)
-        found = parsed(NOTICES, content) if content else {}
-        self.copying = found.get("copying")
-        for one in found.get("conditions", ()):
-            notified = set(one["notified"]) & self._destinations
-            self._all[Key(one["kind"], one["about"])] = Condition(
-                one["since"], one["text"], None, one["overAt"], one["times"], notified
+        read_or_set_aside(store, NOTICES, self._take_over)
+
+    def _take_over(self, stored: Mapping[str, Any]) -> None:
+        known = {
+            Key(one["kind"], one["about"]): Condition(
+                one["since"], one["text"], None, one["overAt"], one["times"], set(one["notified"]) & self._destinations
             )
+            for one in stored["conditions"]
+        }
+        self._all, self.copying = known, stored["copying"]
 
     def save(self, store: StateStore) -> None:
         """Store what has changed, durable when this returns.

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from replicator_runtime.stored_forms import TOTALS, TOTALS_CHANGES, head, parsed
+from replicator_runtime.stored_forms import TOTALS, TOTALS_CHANGES, head, read_or_set_aside
 from replicator_sdk import Position, TableId
-from replicator_sdk.errors import NeedsUserError
-from replicator_state.value_files import UNREADABLE_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -213,15 +211,7 @@ class ChangeTotals:
         return self._entries
 
     def _read(self, key: str) -> dict[str, Any]:
-        try:
-            content = self._store.get(key)
-        except NeedsUserError as error:
-            if error.code != UNREADABLE_STATE:
-                raise
-            log.warning("totals.damaged", key=key, error=str(error))  # numbers for people: no reason to stop
-            return {}
-        found: dict[str, Any] = parsed(key, content) if content else {}
-        return found
+        return read_or_set_aside(self._store, key, dict) or {}  # numbers for people: damage is no reason to stop
 
     def _parsed(self, value: Mapping[str, Any]) -> _Entry:
         position = Position.from_json(value, self._read_offset) if "offset" in value else None

@@ -33,6 +33,10 @@ class Store:
     def put(self, key: str, value: bytes) -> None:
         self.values[key] = value
 
+    def set_aside(self, key: str) -> None:
+        self.values.pop(key)
+        self.damaged = ""
+
 
 def totals(store: Store) -> tuple[ChangeTotals, MetricsRegistry]:
     """Those of a run that begins."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from replicator_runtime.cli.commands.checks.slo import stored_figures
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.run_state.run import Run
@@ -17,7 +19,7 @@ from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.freshness.history import load, save
 from replicator_runtime.freshness.measurement import Measurement
 from replicator_runtime.freshness.objective import Objectives
-from replicator_runtime.stored_forms import FRESHNESS
+from replicator_runtime.stored_forms import FRESHNESS, FRESHNESS_DAYS, TOTALS
 from replicator_sdk import TableId
 from replicator_sdk.errors import NeedsUserError
 from replicator_state import ReplicatorDirectory, StateStore
@@ -25,6 +27,7 @@ from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.test_run import Host, Shop, fill
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 CUSTOMERS, NOTES = TableId("main", "customers"), TableId("main", "notes")
@@ -125,6 +128,49 @@ def test_without_an_objective_nothing_is_written_and_what_was_counted_is_forgott
     del shop.document["slo"]
     shop.run()
     assert load(stored(shop)).until is None
+
+
+def write(shop: Shop, key: str, content: Mapping[str, Any]) -> None:
+    directory = ReplicatorDirectory(str(shop.path.parent / "state"), "default", "shop")
+    lease = directory.acquire("writes")
+    directory.states(lease).scoped("runtime").put(key, json.dumps({"version": 1, "release": "1", **content}).encode())
+    lease.release()
+
+
+@pytest.mark.parametrize("what", ["files", "form"])
+def test_damaged_counts_are_set_aside_and_the_days_before_go_on(
+    shop: Shop, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.run()
+    day = int(time.time() // 86_400) - 3
+    write(shop, FRESHNESS_DAYS, {"whole": [[day, 700, 40]], "tables": [[["main", "notes", ""], [[day, 700, 40]]]]})
+    if what == "form":
+        write(shop, FRESHNESS, {"until": 5})
+    for file in shop.path.parent.glob(f"state/**/state-runtime%2E{FRESHNESS}.*") if what == "files" else ():
+        file.write_bytes(b"junk")
+    assert [one.broken for one in stored_figures(stored(shop))] == [40, 40], (
+        "a command changes nothing, and fails for nothing"
+    )
+    for codes in (["RPL-7124"], []):
+        caplog.clear()
+        shop.run()
+        assert [code for record in caplog.records if (code := record.__dict__.get("code"))] == codes
+    history = load(stored(shop))
+    assert history.until is not None
+    assert set(history.tables) == {CUSTOMERS, NOTES}
+    assert history.tables[NOTES].days[day] == (700, 40)
+    assert len(history.tables[NOTES].days) == 2, "the present day counts again"
+    assert list(shop.path.parent.glob(f"state/**/damaged-state-runtime%2E{FRESHNESS}"))
+
+
+def test_a_run_goes_on_without_what_it_has_counted_where_that_is_damaged(shop: Shop) -> None:
+    shop.run()
+    for file in shop.path.parent.glob(f"state/**/state-runtime%2E{TOTALS}.*"):
+        file.write_bytes(b"junk")
+    shop.sql("INSERT INTO customers VALUES (900, 'x')")
+    assert shop.run().reached_goal
+    shop.assert_equal()
+    assert stored(shop).get(TOTALS), "it is written again"
 
 
 def test_a_renamed_table_keeps_its_minutes(shop: Shop) -> None:
