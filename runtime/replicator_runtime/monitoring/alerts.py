@@ -19,6 +19,12 @@ _PER_TABLE = "max by (pipeline, table)"
 _CHANGES = "sum by (pipeline) (increase(replicator_changes_total[10m]))"
 _COPIED = "sum by (pipeline) (increase(replicator_snapshot_rows_total[10m]))"
 _PAUSED = f'{_PER_PIPELINE} (replicator_phase{{phase="paused"}}) == 1'
+_LATE = f"{_PER_TABLE} (replicator_table_lag_seconds) > 600"
+_LATE_TABLES = f"count by (pipeline) ({_LATE})"
+_TABLES = f"count by (pipeline) ({_PER_TABLE} (replicator_table_lag_seconds))"
+# Many tables are late for one reason: then it is one alert of the pipeline and none of each table.
+_LATE_TOGETHER = f"{_LATE_TABLES} > 10 or {_LATE_TABLES} > 1 == {_TABLES} or {_LATE_TABLES} and on (pipeline) {_PAUSED}"
+_MISSED = f"{_PER_TABLE} (replicator_slo_budget_minutes) < 0"
 _WORKED = f'{_PER_PIPELINE} (max_over_time(replicator_phase{{phase=~"snapshot|streaming|paused|maintenance|stopping|done"}}[10m])) == 1'
 _FAILS = f"{_PER_PIPELINE} (replicator_failing) == 1"
 _ENDED = f'{_PER_PIPELINE} (replicator_phase{{phase=~"done|failed"}}) == 1'
@@ -123,18 +129,37 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="ReplicatorTableLate",
-        expression=f"{_PER_TABLE} (replicator_table_lag_seconds) > 600",
+        expression=f"{_LATE} unless on (pipeline) ({_LATE_TOGETHER})",
         minutes=10,
         severity="warning",
         summary="{{ $labels.table }} of {{ $labels.pipeline }} is {{ $value | humanizeDuration }} late",
-        meaning="Readers of the copy see the table as it was more than ten minutes ago. A backlog after a stop, or a large transaction, does this for a while.",
+        meaning="Readers of the copy see the table as it was more than ten minutes ago, and most other tables are not as late. "
+        "When more than ten tables are, or all of a pipeline, or it is paused, [ReplicatorPipelineLate](replicator-pipeline-late.md) fires once instead.",
         steps=(
-            "`replicator status NAME` shows the lag and the rate of each table: a lag that falls needs nothing but time.",
-            ("A lag that rises beside a high rate means that the source changes faster than the target takes it: "
+            "`replicator status NAME` shows the state, the lag and the rate of each table. One that is paused, fails or is being copied is late for that reason: the status says since when, and what to do.",
+            "A table that replicates, and whose lag falls, needs nothing but time: a large transaction does this for a while.",
+            ("A lag that rises beside a high rate means that the table changes faster than the target takes it: "
             "give Spark more cores, or make batches larger (`batch` in the pipeline's settings)."),
-            "A lag that rises beside no rate is the alert [ReplicatorStalled](replicator-stalled.md).",
+            "`replicator logs NAME --table TABLE --since 1h --level warning` shows what runs have logged of it.",
         ),
         ends="When the table is less than ten minutes late.",
+    ),
+    Alert(
+        name="ReplicatorPipelineLate",
+        expression=_LATE_TOGETHER,
+        minutes=10,
+        severity="warning",
+        summary="{{ $value }} tables of {{ $labels.pipeline }} are more than ten minutes late",
+        meaning="Readers see more than ten tables, or all of the pipeline, as they were more than ten minutes ago: it is paused, source or target cannot be reached, or a backlog is applied. "
+        "The tables beyond `--metrics-table-limit` count as one.",
+        steps=(
+            "`replicator status NAME` shows the phase. A paused pipeline waits for `replicator resume NAME`; an error is shown with its next step, and is the alert [ReplicatorRunFails](replicator-run-fails.md).",
+            "A lag that falls needs nothing but time: a backlog after a stop, or a large transaction, does this for a while.",
+            ("`readLagSeconds` of `replicator status NAME --json` is the part of `lagSeconds` by which reading is late. Where it is most of it, look at the source and the network to it; "
+            "else at the target, and give Spark more cores, or make batches larger (`batch` in the pipeline's settings)."),
+            "A lag that rises while no table has a rate is the alert [ReplicatorStalled](replicator-stalled.md).",
+        ),
+        ends="When at most ten tables are late, and not all of the pipeline; those that still are have alerts of their own ten minutes later.",
     ),
     Alert(
         name="ReplicatorStalled",
@@ -212,14 +237,14 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="ReplicatorObjectiveMissed",
-        expression=f"{_PER_TABLE} (replicator_slo_budget_minutes) < 0",
+        expression=f'{_PER_TABLE} (replicator_slo_budget_minutes{{table=""}}) < 0 or {_MISSED} unless on (pipeline) count by (pipeline) ({_MISSED}) > 10',
         minutes=0,
         severity="warning",
         summary="The freshness objective of {{ $labels.pipeline }} {{ $labels.table }} is missed",
-        meaning="More minutes of the window were broken than the freshness objective (`slo`) of the table, or of the pipeline where `table` is empty, allows.",
+        meaning="More minutes of the window were broken than the freshness objective (`slo`) of the table, or of the pipeline where `table` is empty, allows. Where more than ten are missed, only that of the pipeline fires.",
         steps=(
             "`replicator slo NAME` shows the tables with the least, and the days of the window.",
-            "The dashboard shows when they were late; the runbook of [ReplicatorTableLate](replicator-table-late.md) says what to do about it.",
+            "The dashboard shows when they were late; the runbook of [ReplicatorTableLate](replicator-table-late.md) and that of [ReplicatorPipelineLate](replicator-pipeline-late.md) say what to do about it.",
         ),
         ends="When enough of the broken minutes have left the window.",
     ),

@@ -51,6 +51,10 @@ _CASES: Mapping[str, tuple[dict[str, str], dict[str, str], int, int]] = {
     "ReplicatorTableLate": (
         {'replicator_table_lag_seconds{pipeline="shop",table="public.item"}': "1x19 0+60x80"}, _ITEM, 40, 41,
     ),
+    "ReplicatorPipelineLate": (
+        {'replicator_table_lag_seconds{pipeline="shop",table="public.item"}': "1x19 0+60x80",
+        'replicator_table_lag_seconds{pipeline="shop",table="public.orders"}': "1x19 0+60x80"}, _SHOP, 40, 41,
+    ),
     "ReplicatorStalled": (
         {'replicator_lag_seconds{pipeline="shop"}': "1x19 0+60x80", _HELD: "0+60x19 1140x80"}, _SHOP, 38, 41,
     ),
@@ -128,6 +132,50 @@ def test_a_paused_pipeline_is_not_stalled(tmp_path: Path) -> None:
         'replicator_phase{pipeline="shop",phase="paused"}': "0x19 1x80",
     }
     _judge(tmp_path, _WELL | paused, [_is("ReplicatorStalled", 60)])
+
+
+def _lags(late: int, of: int) -> dict[str, str]:
+    """So many tables, of which some are late from the twentieth minute on."""
+    values = {True: "1x19 0+60x80", False: "1x100"}
+    return {
+        f'replicator_table_lag_seconds{{pipeline="shop",table="public.t{n}"}}': values[n < late] for n in range(of)
+    } | {'replicator_table_lag_seconds{pipeline="shop",table="public.item"}': "_x100"}
+
+
+@pytest.mark.parametrize(
+    ("late", "of", "paused", "is_one"),
+    [(1000, 1000, False, True), (11, 1000, False, True), (1, 1, True, True), (2, 2, False, True), (10, 1000, False, False), (1, 1, False, False)],
+)  # fmt: skip
+def test_tables_that_are_late_together_are_one_alert(
+    late: int, of: int, paused: bool, is_one: bool, tmp_path: Path
+) -> None:
+    phase = {'replicator_phase{pipeline="shop",phase="paused"}': f"0x19 {int(paused)}x80"}
+    each: list[object] = [
+        {"exp_labels": {"severity": "warning", "pipeline": "shop", "table": f"public.t{n}"}}
+        for n in range(0 if is_one else late)
+    ]
+    tables: dict[str, object] = {"alertname": "ReplicatorTableLate", "eval_time": "45m", "exp_alerts": each}
+    _judge(
+        tmp_path,
+        _WELL | _lags(late, of) | phase,
+        [tables, _is("ReplicatorPipelineLate", 45, _SHOP if is_one else None)],
+    )
+
+
+@pytest.mark.parametrize(("tables", "fire"), [(10, 10), (1000, 0)])
+def test_many_missed_objectives_are_one_alert_of_the_pipeline(tables: int, fire: int, tmp_path: Path) -> None:
+    budget = 'replicator_slo_budget_minutes{pipeline="shop",table="%s"}'
+    left = {budget % "": "19-1x80", **{budget % f"t{number}": "19-1x80" for number in range(tables)}}
+    names = ["", *(f"t{number}" for number in range(fire))]
+    expected = [
+        {"exp_labels": {"severity": "warning", "pipeline": "shop", **({"table": name} if name else {})}}
+        for name in names
+    ]
+    _judge(
+        tmp_path,
+        _WELL | left,
+        [{"alertname": "ReplicatorObjectiveMissed", "eval_time": "30m", "exp_alerts": expected}],
+    )
 
 
 def test_a_short_retention_is_no_alert_until_the_lag_grows(tmp_path: Path) -> None:
