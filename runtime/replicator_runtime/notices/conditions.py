@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
 
 SURE_SECONDS: Final = 5.0
 """A condition is reported when it holds, and was there first so long ago: most faults of a network are over by then."""
-EVENTS: Final[frozenset[NoticeKind]] = frozenset({"snapshot_done"})
+EVENTS: Final[frozenset[NoticeKind]] = frozenset({"snapshot_done", "run_gone"})
 """What happens, and does not hold for a while: no one is notified that it is over."""
 _SETTLE_SECONDS: Final = 30.0
 _LONGEST_SETTLE: Final = 1800.0
 _FLAPS_SECONDS: Final = 3600.0
+_GATHER_SECONDS: Final = 3600.0
 _TEXT: Final = 300
 
 
@@ -35,6 +37,15 @@ class Key(NamedTuple):
     kind: NoticeKind
     about: str = ""
 
+    @property
+    def is_gathered(self) -> bool:
+        """Whether a destination is notified of its kind once an hour at most.
+
+        Objectives of tables that are late for one reason are broken one after the other, and a run that is killed at each start is
+        gone each minute.
+        """
+        return self.kind == "run_gone" or (self.kind == "objective_broken" and bool(self.about))
+
 
 @dataclass(slots=True)
 class Condition:
@@ -45,7 +56,7 @@ class Condition:
         text: What is said of it.
         gone_at: Since when it is not there; None while it is.
         over_at: When it was over, which it is once it has been gone for some time; None until then.
-        times: How often it came within an hour; each time it has to be gone for longer.
+        times: How often it came within an hour, and then has to be gone for longer; of an event, how often it has happened that no one was notified of.
         notified: The destinations that were notified, and not yet that it is over.
     """
 
@@ -73,6 +84,8 @@ class Conditions:
         self._all: dict[Key, Condition] = {}
         self._destinations = frozenset(range(destinations))
         self._changed = False
+        self._told: dict[tuple[NoticeKind, int], float] = {}
+        self._gone_run = ""
         self.copying: bool | None = None
 
     def load(self, store: StateStore) -> None:
@@ -86,7 +99,8 @@ class Conditions:
             )
             for one in stored["conditions"]
         }
-        self._all, self.copying = known, stored["copying"]
+        told = {(kind, number): at for kind, number, at in stored.get("told", ())}
+        self._all, self._told, self.copying, self._gone_run = known, told, stored["copying"], stored.get("goneRun", "")
 
     def save(self, store: StateStore) -> None:
         """Store what has changed, durable when this returns.
@@ -104,6 +118,12 @@ class Conditions:
         self._changed |= copying != self.copying
         self.copying = copying
         return ended
+
+    def run_is_gone(self, now: float, run_id: str, text: str) -> None:
+        """A run was found to have ended without a word; the same run is reported once."""
+        if run_id != self._gone_run:
+            self._gone_run = run_id
+            self.happened(now, Key("run_gone"), text)
 
     def update(
         self,
@@ -131,7 +151,9 @@ class Conditions:
 
     def happened(self, now: float, key: Key, text: str) -> None:
         """Something that is over as soon as it is reported, such as the end of a copy."""
-        self._all[key] = Condition(now - SURE_SECONDS, text[:_TEXT])
+        before = self._all.get(key)
+        times = 1 if before is None else before.times + 1
+        self._all[key] = Condition(now - SURE_SECONDS, text[:_TEXT], times=times)
         self._changed = True
 
     def forget_untold(self, key: Key) -> None:
@@ -141,12 +163,16 @@ class Conditions:
             self._changed = True
 
     def began(self, destination: int, now: float, *, is_last: bool = False) -> dict[Key, Condition]:
-        """The conditions that hold and that this destination was not notified of; with `is_last` those that have just come, too."""
+        """The conditions that hold and that this destination was not notified of; with `is_last` those that have just come, too.
+
+        Those that are gathered wait until an hour after the last message about their kind.
+        """
         sure = 0.0 if is_last else SURE_SECONDS
         return {
             key: one
             for key, one in self._all.items()
             if one.gone_at is None and destination not in one.notified and now - one.since >= sure
+            if not (key.is_gathered and now - self._told.get((key.kind, destination), -math.inf) < _GATHER_SECONDS)
         }
 
     def ended(self, destination: int) -> dict[Key, Condition]:
@@ -158,6 +184,8 @@ class Conditions:
         for key in began:
             if (one := self._all.get(key)) is not None:
                 one.notified.add(destination)
+            if key.is_gathered:
+                self._told[key.kind, destination] = now
         for key in ended:
             if (one := self._all.get(key)) is not None:
                 one.notified.discard(destination)
@@ -179,6 +207,7 @@ class Conditions:
             one.since = min(one.since, now)
             one.gone_at = None if one.gone_at is None else min(one.gone_at, now)
             one.over_at = None if one.over_at is None else min(one.over_at, now)
+        self._told = {key: min(at, now) for key, at in self._told.items()}
 
     def _holds(self, key: Key, text: str, now: float) -> None:
         one = self._all.get(key)
@@ -228,4 +257,11 @@ class Conditions:
             }
             for key, one in self._all.items()
         ]
-        return {**head(NOTICES), "copying": self.copying, "conditions": conditions}
+        told = [(kind, number, at) for (kind, number), at in self._told.items() if number in self._destinations]
+        return {
+            **head(NOTICES),
+            "copying": self.copying,
+            "goneRun": self._gone_run,
+            "told": told,
+            "conditions": conditions,
+        }

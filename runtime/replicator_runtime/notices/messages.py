@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from replicator_runtime.notices.conditions import EVENTS, Key
+from replicator_runtime.notices.conditions import Key
 from replicator_runtime.observability.next_steps import completed
 from replicator_runtime.observability.redaction import redact
 
@@ -24,6 +24,7 @@ _BEGAN: Final[Mapping[NoticeKind, tuple[str, str]]] = {
     "table_failing": ("a table fails", "{:,} tables fail"),
     "run_failing": ("the run fails, and is retried", "the run fails, and is retried"),
     "run_failed": ("the run has ended with an error", "the run has ended with an error"),
+    "run_gone": ("an earlier run has ended without a word", "an earlier run has ended without a word"),
     "source_log_held": ("the source's log is held", "the source's log is held"),
     "objective_broken": ("a freshness objective is broken", "{:,} freshness objectives are broken"),
     "verify_differences": ("a table differs from its copy", "{:,} tables differ from their copies"),
@@ -38,6 +39,7 @@ _ENDED: Final[Mapping[NoticeKind, tuple[str, str]]] = {
     "table_failing": ("a table no longer fails", "{:,} tables no longer fail"),
     "run_failing": ("the run works again", "the run works again"),
     "run_failed": ("a run works again", "a run works again"),
+    "run_gone": ("", ""),
     "source_log_held": ("the source's log is no longer held", "the source's log is no longer held"),
     "objective_broken": (
         "a freshness objective is no longer broken",
@@ -53,7 +55,7 @@ _ENDED: Final[Mapping[NoticeKind, tuple[str, str]]] = {
     ),
     "snapshot_done": ("", ""),
 }
-_WARNINGS: Final = frozenset({"schema_change_waiting", "source_log_held", "run_failing"})
+_WARNINGS: Final = frozenset({"schema_change_waiting", "source_log_held", "run_failing", "run_gone"})
 # Marks by which chats address people, make links and quote.
 _OBEYED: Final = str.maketrans({"<": "‹", ">": "›", "@": "＠", "`": "'", "[": "(", "]": ")", "|": "¦", "*": "∗"})
 
@@ -128,6 +130,8 @@ def _parts(
 def _detail(key: Key, condition: Condition, *, with_text: bool) -> str:
     about = "" if key.kind == "source_log_held" else key.about
     text = condition.text if with_text else ""
+    if key.kind == "run_gone" and condition.times > 1:
+        text += f"; {condition.times:,} runs since the last message"
     return "- " + ": ".join(filter(None, (about, text))) if about or text else ""
 
 
@@ -135,6 +139,6 @@ def _tone(began: Mapping[Key, Condition]) -> Tone:
     kinds = {key.kind for key in began}
     if not kinds:
         return "success"
-    if kinds <= EVENTS:
+    if kinds == {"snapshot_done"}:
         return "info"
-    return "warning" if kinds <= _WARNINGS | EVENTS else "failure"
+    return "warning" if kinds <= _WARNINGS | {"snapshot_done"} else "failure"

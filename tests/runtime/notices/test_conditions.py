@@ -126,6 +126,46 @@ def test_an_event_is_notified_once_and_never_over() -> None:
     assert not conditions.ended(0)
 
 
+def test_objectives_that_are_broken_one_after_the_other_are_a_message_an_hour_also_over_restarts(
+    store: StateStore,
+) -> None:
+    """A pipeline that is paused breaks those of a thousand tables for one reason, each at a minute of its own."""
+    broken: dict[Key, str] = {}
+    got = []
+    for minute in range(1000):
+        if minute % 100 == 0:
+            conditions = Conditions(1)
+            conditions.load(store)
+            notified = Notified(conditions)
+        broken[Key("objective_broken", f"main.t{minute:04}" if minute else "")] = "98 % instead of 99 %"
+        for second in (0, 10):
+            notified.look(minute * 60 + second, broken)
+        conditions.save(store)
+        got += notified.got
+        notified.got = []
+    assert got[0] == ([""], []), "that of the pipeline at once"
+    assert got[1] == (["main.t0001"], [])
+    assert [len(began) for began, _ in got[2:]] == [60] * (len(got) - 2)
+    assert len(got) == 2 + 998 // 60
+
+
+def test_runs_that_are_killed_again_and_again_are_a_message_an_hour(store: StateStore) -> None:
+    got: list[str] = []
+    for minute in range(180):
+        conditions = Conditions(1)
+        conditions.load(store)
+        for _ in range(2):
+            conditions.run_is_gone(minute * 60, f"run{minute}", f"run{minute} was last seen")
+        conditions.update(minute * 60 + 2, {}, may_end=True)
+        if began := conditions.began(0, minute * 60 + 2):
+            got.append(message("shop", began, {}).body.splitlines()[1])
+            conditions.was_notified(0, began, [], minute * 60 + 2)
+        conditions.end_events(lambda *_: True, minute * 60 + 2)
+        conditions.save(store)
+    more = "; 60 runs since the last message"
+    assert got == ["- run0 was last seen", f"- run60 was last seen{more}", f"- run120 was last seen{more}"]
+
+
 def test_a_thousand_tables_are_one_message_of_a_few_lines() -> None:
     conditions = Conditions(1)
     conditions.update(

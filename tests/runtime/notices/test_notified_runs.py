@@ -138,6 +138,25 @@ def test_the_end_of_the_copy_is_notified_once(shop: Shop, webhook: Webhook) -> N
     assert webhook.titles == ["all tables are copied"]
 
 
+def test_a_run_that_was_killed_is_reported_once_by_the_next_with_when_it_was_last_seen(
+    shop: Shop, webhook: Webhook
+) -> None:
+    shop.document["notifications"][0]["on"] = ["run_gone"]
+    fill(shop)
+    shop.run()
+    seen = shop.status()
+    for file in shop.path.parent.glob("state/default/shop/*/state.*json"):
+        file.write_text(json.dumps({**seen, "phase": "streaming"}))
+    for _ in range(3):
+        shop.run()
+    assert webhook.titles == ["an earlier run has ended without a word"]
+    assert (
+        f"- run {seen['runId']} was last seen at {seen['updated']}, in the phase streaming"
+        in webhook.messages[0]["message"]
+    )
+    assert webhook.messages[0]["type"] == "warning"
+
+
 def test_a_run_that_fails_again_and_again_is_notified_once(
     shop: Shop, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:

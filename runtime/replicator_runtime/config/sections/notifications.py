@@ -12,6 +12,7 @@ NoticeKind = Literal[
     "table_failing",
     "run_failing",
     "run_failed",
+    "run_gone",
     "source_log_held",
     "objective_broken",
     "verify_differences",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 _NOT_COPIED: Final = frozenset({"PENDING", "SNAPSHOTTING"})
+_ENDED: Final = frozenset({"done", "failed"})
 _LOOK_SECONDS: Final = 2.0
 _END_SECONDS: Final = 5.0
 _END_LOOK_SECONDS: Final = 0.05
@@ -52,8 +53,12 @@ class Notices:
         store, known = self._run.store, self._conditions
         try:
             known.load(store)
+            before = store.read_status() or {}
+            if before and before["phase"] not in _ENDED:
+                text = f"run {before['runId']} was last seen at {before['updated']}, in the phase {before['phase']}; it was killed, or its host is gone"
+                known.run_is_gone(time.time(), str(before["runId"]), text)
             if known.copying is None:
-                tables = (store.read_status() or {}).get("tables", ())
+                tables = before.get("tables", ())
                 is_new = self._run.config.snapshot.mode != "never"
                 known.copying = is_new and (not tables or any(t["state"] in _NOT_COPIED for t in tables))
         except Exception as failure:  # noqa: BLE001 - it begins with nothing, and may report some twice
