@@ -215,6 +215,22 @@ def test_alerts_and_dashboard_use_metrics_that_a_run_shows() -> None:
         assert used <= shown, expression
 
 
+def test_prometheus_takes_the_settings_of_the_page_with_the_rules_beside_them(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text("utf-8")
+    [settings] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "prometheus.yml").write_text(settings)
+    (tmp_path / "replicator.rules.yml").write_text(rules())
+    done = subprocess.run(
+        [program("promtool"), "check", "config", "prometheus.yml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(ALERTS)} rules found" in done.stdout
+
+
 def test_the_runbook_of_an_alert_is_at_the_address_given() -> None:
     assert 'runbook_url: "https://wiki.example.com/r/replicator-run-fails.md"' in rules("https://wiki.example.com/r")
 

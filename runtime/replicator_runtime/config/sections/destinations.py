@@ -79,6 +79,8 @@ def destinations(written: Sequence[NotificationConfig]) -> tuple[tuple[Destinati
         _register(url)
         if scheme_of(url) not in SCHEMES:
             hint = f"use one of {', '.join(sorted(SCHEMES))}"
+            if scheme_of(url) in {"http", "https"}:
+                hint = f"write it as Apprise does: slack://A/B/C for https://hooks.slack.com/services/A/B/C, jsons://HOST/PATH for a server that takes JSON; {hint}"
             problems.append(Problem(path, f"its scheme {scheme_of(url)[:20]!r} is not allowed", hint, NOT_ALLOWED))
         found.append(Destination(number, one, url))
     if found and importlib.util.find_spec("apprise") is None:
