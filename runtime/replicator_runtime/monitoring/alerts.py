@@ -22,7 +22,7 @@ _PAUSED = f'{_PER_PIPELINE} (replicator_phase{{phase="paused"}}) == 1'
 _LATE = f"{_PER_TABLE} (replicator_table_lag_seconds) > 600"
 _LATE_TABLES = f"count by (pipeline) ({_LATE})"
 _TABLES = f"count by (pipeline) ({_PER_TABLE} (replicator_table_lag_seconds))"
-# Many tables are late for one reason: then it is one alert of the pipeline and none of each table.
+# Many tables are late for one reason: then it is one alert of the pipeline and none of each table (docs/decisions/0066-one-reason-is-one-message.md).
 _LATE_TOGETHER = f"{_LATE_TABLES} > 10 or {_LATE_TABLES} > 1 == {_TABLES} or {_LATE_TABLES} and on (pipeline) {_PAUSED}"
 _MISSED = f"{_PER_TABLE} (replicator_slo_budget_minutes) < 0"
 _WORKED = f'{_PER_PIPELINE} (max_over_time(replicator_phase{{phase=~"snapshot|streaming|paused|maintenance|stopping|done"}}[10m])) == 1'
