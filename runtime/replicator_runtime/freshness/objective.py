@@ -28,6 +28,11 @@ class Objective:
     days: int
 
     @property
+    def window(self) -> str:
+        """Its days, for people."""
+        return "1 day" if self.days == 1 else f"{self.days} days"
+
+    @property
     def budget_minutes(self) -> float:
         """How many minutes of its days may be broken."""
         return self.days * MINUTES_A_DAY * (100.0 - self.percent) / 100.0

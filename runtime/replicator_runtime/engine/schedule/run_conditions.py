@@ -123,7 +123,7 @@ class RunConditions:
         for figures in () if freshness is None else freshness.figures:
             if not figures.is_met:
                 objective, about = figures.objective, "" if figures.table is None else str(figures.table)
-                wanted = f"{objective.percent:g} % of {objective.days} days within {objective.minutes:g} minutes"
+                wanted = f"{objective.percent:g} % of {objective.window} within {objective.minutes:g} minutes"
                 yield Key("objective_broken", about), f"{figures.ratio:.3%} instead of {wanted}"
 
     def _of_comparisons(self, view: RunView) -> Iterator[tuple[Key, str]]:

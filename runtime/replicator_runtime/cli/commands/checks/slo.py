@@ -96,7 +96,7 @@ def _about_all(figures: Sequence[Figures]) -> str:
     objective, others = whole.objective, {one.objective for one in figures[1:]} - {whole.objective}
     within = "by each table's own minutes" if others else f"within {objective.minutes:g} min"
     return (
-        f"objective: all tables fresh {within} for {objective.percent:g} % of {objective.days} days; "
+        f"objective: all tables fresh {within} for {objective.percent:g} % of {objective.window}; "
         f"fresh {_percent(whole)} since {whole.since}, {_budget(whole)}"
     )
 
