@@ -24,7 +24,7 @@ _LATE_TABLES = f"count by (pipeline) ({_LATE})"
 _TABLES = f"count by (pipeline) ({_PER_TABLE} (replicator_table_lag_seconds))"
 # Many tables are late for one reason: then it is one alert of the pipeline and none of each table (docs/decisions/0066-one-reason-is-one-message.md).
 _LATE_TOGETHER = f"{_LATE_TABLES} > 10 or {_LATE_TABLES} > 1 == {_TABLES} or {_LATE_TABLES} and on (pipeline) {_PAUSED}"
-_MISSED = f"{_PER_TABLE} (replicator_slo_budget_minutes) < 0"
+_MISSED = _PER_TABLE + ' (replicator_slo_budget_minutes{table!=""}) < 0'
 _WORKED = f'{_PER_PIPELINE} (max_over_time(replicator_phase{{phase=~"snapshot|streaming|paused|maintenance|stopping|done"}}[10m])) == 1'
 _FAILS = f"{_PER_PIPELINE} (replicator_failing) == 1"
 _ENDED = f'{_PER_PIPELINE} (replicator_phase{{phase=~"done|failed"}}) == 1'
@@ -241,7 +241,7 @@ ALERTS: tuple[Alert, ...] = (
         minutes=0,
         severity="warning",
         summary="The freshness objective of {{ $labels.pipeline }} {{ $labels.table }} is missed",
-        meaning="More minutes of the window were broken than the freshness objective (`slo`) of the table, or of the pipeline where `table` is empty, allows. Where more than ten are missed, only that of the pipeline fires.",
+        meaning="More minutes of the window were broken than the freshness objective (`slo`) of the table, or of the pipeline where `table` is empty, allows. Where those of more than ten tables are missed, only that of the pipeline fires.",
         steps=(
             "`replicator slo NAME` shows the tables with the least, and the days of the window.",
             "The dashboard shows when they were late; the runbook of [ReplicatorTableLate](replicator-table-late.md) and that of [ReplicatorPipelineLate](replicator-pipeline-late.md) say what to do about it.",

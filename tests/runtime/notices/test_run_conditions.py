@@ -16,6 +16,7 @@ from replicator_runtime.engine.schedule.run_conditions import RunConditions
 from replicator_runtime.engine.schedule.verified_tables import VerifiedTable, VerifiedTables
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.views.source_view import SourceView
+from replicator_runtime.freshness.objective import Objective
 from replicator_runtime.notices.conditions import Key
 from replicator_runtime.observability.metrics import MetricsRegistry
 from replicator_sdk import TableId
@@ -113,7 +114,7 @@ def test_differences_that_a_comparison_found_and_objectives_that_are_broken(run:
     verified.note(ORDERS, VerifiedTable("copy", at=1.0, result="different", missing=2, different=1))
     verified.note(ITEMS, VerifiedTable("copy", at=1.0, result="equal"))
     verified.save()
-    objective = SimpleNamespace(percent=99.0, days=30, minutes=5.0)
+    objective = Objective(99.0, 5.0, 30)
     broken = SimpleNamespace(table=ORDERS, objective=objective, ratio=0.97, is_met=False)
     met = SimpleNamespace(table=None, objective=objective, ratio=1.0, is_met=True)
     run.freshness = SimpleNamespace(figures=(met, broken))
