@@ -84,7 +84,7 @@ class Conditions:
         self._all: dict[Key, Condition] = {}
         self._destinations = frozenset(range(destinations))
         self._changed = False
-        self._told: dict[tuple[NoticeKind, int], float] = {}
+        self._reported: dict[tuple[NoticeKind, int], float] = {}
         self._gone_run = ""
         self.copying: bool | None = None
 
@@ -99,8 +99,13 @@ class Conditions:
             )
             for one in stored["conditions"]
         }
-        told = {(kind, number): at for kind, number, at in stored.get("told", ())}
-        self._all, self._told, self.copying, self._gone_run = known, told, stored["copying"], stored.get("goneRun", "")
+        reported = {(kind, number): at for kind, number, at in stored.get("reported", ())}
+        self._all, self._reported, self.copying, self._gone_run = (
+            known,
+            reported,
+            stored["copying"],
+            stored.get("goneRun", ""),
+        )
 
     def save(self, store: StateStore) -> None:
         """Store what has changed, durable when this returns.
@@ -172,7 +177,7 @@ class Conditions:
             key: one
             for key, one in self._all.items()
             if one.gone_at is None and destination not in one.notified and now - one.since >= sure
-            if not (key.is_gathered and now - self._told.get((key.kind, destination), -math.inf) < _GATHER_SECONDS)
+            if not (key.is_gathered and now - self._reported.get((key.kind, destination), -math.inf) < _GATHER_SECONDS)
         }
 
     def ended(self, destination: int) -> dict[Key, Condition]:
@@ -185,7 +190,7 @@ class Conditions:
             if (one := self._all.get(key)) is not None:
                 one.notified.add(destination)
             if key.is_gathered:
-                self._told[key.kind, destination] = now
+                self._reported[key.kind, destination] = now
         for key in ended:
             if (one := self._all.get(key)) is not None:
                 one.notified.discard(destination)
@@ -207,7 +212,7 @@ class Conditions:
             one.since = min(one.since, now)
             one.gone_at = None if one.gone_at is None else min(one.gone_at, now)
             one.over_at = None if one.over_at is None else min(one.over_at, now)
-        self._told = {key: min(at, now) for key, at in self._told.items()}
+        self._reported = {key: min(at, now) for key, at in self._reported.items()}
 
     def _holds(self, key: Key, text: str, now: float) -> None:
         one = self._all.get(key)
@@ -257,11 +262,11 @@ class Conditions:
             }
             for key, one in self._all.items()
         ]
-        told = [(kind, number, at) for (kind, number), at in self._told.items() if number in self._destinations]
+        reported = [(kind, number, at) for (kind, number), at in self._reported.items() if number in self._destinations]
         return {
             **head(NOTICES),
             "copying": self.copying,
             "goneRun": self._gone_run,
-            "told": told,
+            "reported": reported,
             "conditions": conditions,
         }
