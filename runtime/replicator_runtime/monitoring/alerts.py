@@ -134,7 +134,7 @@ ALERTS: tuple[Alert, ...] = (
         severity="warning",
         summary="{{ $labels.table }} of {{ $labels.pipeline }} is {{ $value | humanizeDuration }} late",
         meaning="Readers of the copy see the table as it was more than ten minutes ago, and most other tables are not as late. "
-        "When more than ten tables are, or all of a pipeline, or it is paused, [ReplicatorPipelineLate](replicator-pipeline-late.md) fires once instead.",
+        "When more than ten tables are, or all of a pipeline, or it is paused, ReplicatorPipelineLate fires once instead.",
         steps=(
             "`replicator status NAME` shows the state, the lag and the rate of each table. One that is paused, fails or is being copied is late for that reason: the status says since when, and what to do.",
             "A table that replicates, and whose lag falls, needs nothing but time: a large transaction does this for a while.",
