@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -123,12 +124,13 @@ def test_what_tables_beyond_the_limit_share_never_falls() -> None:
     shown.metrics.count("dml.update", 7, table=ITEMS)
     shown.metrics.count("dml.update", 11, table=extra)
     shared = [shown.value("replicator_changes_total", table=OTHER, op="update")]
-    for change in (
+    changes: tuple[Callable[[], None], ...] = (
         lambda: shown.metrics.forget_others({ITEMS, extra}),
         lambda: shown.metrics.rename({ITEMS: renamed}),
         lambda: shown.metrics.forget_others({renamed}),
         lambda: shown.metrics.count("dml.update", 2, table=new),
-    ):
+    )
+    for change in changes:
         change()
         shared += [shown.value("replicator_changes_total", table=OTHER, op="update") for _ in range(3)]
     assert shared == [18, *(23,) * 12]
