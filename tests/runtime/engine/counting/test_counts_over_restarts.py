@@ -135,4 +135,5 @@ def test_what_was_said_of_a_dropped_table_is_said_no_more_and_its_counts_stay(sh
     shop.run(began=began)
     [values] = [run.metrics.values() for run in runs]
     assert {table.table for _, table in values.gauges if table is not None} == {"customers"}
-    assert values.counters["dml.insert", TableId("main", "notes")] == 21
+    assert values.gone["dml.insert"] == 21
+    assert {table.table for _, table in values.counters if table is not None} == {"customers"}
