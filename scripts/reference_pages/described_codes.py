@@ -173,6 +173,7 @@ CAUSES: Mapping[str, str] = {
     "RPL-3109": "a statement took too long, or waited too long for a lock",
     "RPL-3110": "the server reports an error that none of the other codes is for",
     "RPL-3111": "wal_level is not logical, so that the log does not hold row changes",
+    "RPL-3221": "the publication was created after the position of the log that is to be read, and the server reads no such log by it",
     "RPL-3801": "the server refuses user or password, or does not let this user in from this host",
     "RPL-3802": "the user lacks a right",
     "RPL-3803": "no encrypted connection came about: the server's certificate is not trusted or is for another name, or one side does without TLS",

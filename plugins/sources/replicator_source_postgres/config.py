@@ -55,16 +55,18 @@ class PostgresConfig(PluginConfig):
         "port": _SERVER,
         "database": _SERVER,
         "slot": SettingEdit(
-            "the log is read from another slot: one that was created after the saved offset does not hold the changes since, and the run ends; the former slot goes on holding the log",
-            "put it back; or drop the former slot once no pipeline uses it",
+            "the log is read on by the other slot where that has all after the saved offset; else the run ends before it reads. The former slot goes on holding the log",
+            "put it back; or make the other slot a copy of the former one (pg_copy_logical_replication_slot), and drop that one once no pipeline uses it",
             Severity.WARNING,
-            "RPL-3203",
+            "RPL-3220",
             checked_at_start=True,
         ),
         "publication": SettingEdit(
-            "changes arrive of the tables that the other publication has; a selected table that is not in it is refused",
-            "let it have the same tables, then drop the former one",
+            "every table is copied again, since the other publication may not have had it at the saved offset; a selected table that is not in it stops, and a publication"
+            " that was created after that offset cannot be read by before PostgreSQL 18",
+            "put it back; or let the other one have the same tables, and drop the former one then",
             Severity.WARNING,
+            "RPL-3606",
         ),
         "outOfRange": SettingEdit("values that are read from the next run on follow it; the others stay as they are"),
     }

@@ -134,6 +134,13 @@ _NO_DATABASE: _Cause = (
     ("3D000",),
     (),
 )
+_NO_PUBLICATION: _Cause = (
+    NeedsUserError,
+    "RPL-3221",
+    "it was created after the saved offset: if `publication` was edited, put it back; else drop the slot if `slot` names it, and `replicator reset PIPELINE`",
+    (),
+    (),
+)
 _UNREACHABLE: _Cause = (
     RetryableError,
     "RPL-3107",
@@ -166,6 +173,8 @@ def diagnose(error: psycopg.Error, doing: str) -> ReplicatorError:
 
 
 def _cause(state: str, words: str) -> _Cause:
+    if state == "42704" and words.startswith("publication "):
+        return _NO_PUBLICATION
     for cause in _CAUSES:
         # An error with an SQLSTATE comes from the server: TLS works, and the words may be the name of a table.
         if any(text in words for text in cause[4]) and not (state and cause[1] == "RPL-3106"):

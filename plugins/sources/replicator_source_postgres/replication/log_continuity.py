@@ -111,12 +111,19 @@ class LogContinuity:
         self._context = context
         self._closed = closed
 
+    @property
+    def former_slot(self) -> str:
+        """The slot by which the log was read last, where it is another one; empty when it is this one, or is not known."""
+        name = str((self._saved() or {}).get("slot", ""))
+        return name if name != self._slot else ""
+
     def save_publication(self, identity: str, offset: PostgresOffset) -> None:
-        """Store the publication, used from `offset` on: what another publication selected may not be sent again."""
+        """Store slot and publication, used from `offset` on: what another publication selected may not be sent again."""
         saved = self._saved()
-        if saved is None or saved["publication"] != identity:
-            since = 0 if saved is None else offset.lsn
-            self._context.put_state(STATE_KEY, json.dumps({"publication": identity, "since": since}).encode())
+        since = 0 if saved is None else saved["since"] if saved["publication"] == identity else offset.lsn
+        now = {"publication": identity, "since": since, "slot": self._slot}
+        if now != saved:
+            self._context.put_state(STATE_KEY, json.dumps(now).encode())
 
     def _saved(self) -> dict[str, Any] | None:
         stored = self._context.get_state(STATE_KEY)

@@ -1,4 +1,4 @@
-"""Which slot and publication of the derived name a replicator's own state has created; its name alone proves nothing."""
+"""Which slot and publication of the derived name a replicator's own state has created, and whether another slot than before may be read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+import structlog
 
 from replicator_sdk.discovery.clean_up import StoredState
 from replicator_sdk.errors import NeedsUserError, RetryableError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from replicator_source_postgres.connection import Row
 
 register("postgres.slot.dropped", "postgres.slot.noted", "postgres.slot.created")
+log = structlog.get_logger(__name__)
 
 CREATED_KEY = "slot-created"
 """In the source's state: the slot that this state has created, or is about to create, and at which position. Without a position if an
@@ -165,6 +168,55 @@ class DerivedSlot:
         finally:
             if not self._connection.closed:
                 self._connection.execute("SELECT pg_catalog.pg_advisory_unlock(%s)", [key])
+
+
+def check_other_slot(
+    slot: Slot, former: Slot, offset: PostgresOffset, context: DeltaSourceContext, *, is_derived: bool
+) -> None:
+    """Check that the log may be read on by another slot than before.
+
+    A slot never goes back, so one that is confirmed at or before `offset` has all that was committed after it. Where neither slot has
+    that, this returns, and the log is found lost as ever.
+
+    Args:
+        slot: The slot that is to be read from now on.
+        former: The slot by which the log was read up to `offset`.
+        offset: The saved offset.
+        context: Says which slots this state has created.
+        is_derived: Whether the name of `slot` is the derived one, which any state of that name may have created.
+
+    Raises:
+        NeedsUserError: RPL-3220 when only `former` has the log after `offset`; RPL-3214 when this state has not created `slot`.
+    """
+    state = slot.state()
+    if state is not None and is_derived and not _has_created(slot.name, context):
+        raise NeedsUserError(
+            f"without `slot` the log is read by the slot {slot.name!r}, which this state has not created: {_ELSEWHERE}",
+            code="RPL-3214",
+            hint=f"put `slot` back to {former.name!r}; if no other replicator reads the other one, write its name in `slot`",
+        )
+    if _covers(state, offset):
+        log.warning("slot.changed", former=former.name, slot=slot.name, position=str(offset))
+    elif _covers(former.state(), offset):
+        why = "does not exist" if state is None else f"has the log after {state.confirmed or 'no position'} only"
+        drop = "" if state is None else f"SELECT pg_drop_replication_slot('{slot.name}'); "
+        copy = f"; or make the other one a copy of it: {drop}SELECT pg_copy_logical_replication_slot('{former.name}', '{slot.name}');"
+        raise NeedsUserError(
+            f"the log was read by the slot {former.name!r} up to {offset}, and the slot {slot.name!r} {why}: changes in between would be missing",
+            code="RPL-3220",
+            hint=f"put `slot` back to {former.name!r}{'' if is_derived else copy}",
+        )
+
+
+def _covers(state: SlotState | None, offset: PostgresOffset) -> bool:
+    """Whether a slot has all that was committed after `offset`."""
+    return state is not None and not state.is_lost and state.confirmed is not None and state.confirmed.lsn <= offset.lsn
+
+
+def _has_created(name: str, context: DeltaSourceContext) -> bool:
+    """Whether this state, or one of a former generation, has created the slot."""
+    stored = [StoredState(context.get_offset, context.get_state), *context.former_states()]
+    return any((one.get_state(CREATED_KEY) or b"").decode().partition(" ")[0] == name for one in stored)
 
 
 def _not_created(name: str) -> NeedsUserError:

@@ -26,7 +26,7 @@ from replicator_source_postgres.replication.log_continuity import (
     check_timeline,
     confirmable_lsn,
 )
-from replicator_source_postgres.replication.ownership import DerivedSlot
+from replicator_source_postgres.replication.ownership import DerivedSlot, check_other_slot
 from replicator_source_postgres.replication.publication import Publication
 from replicator_source_postgres.replication.replication_stream import ReplicationStream, StatusThread
 from replicator_source_postgres.replication.slot import Slot, SlotState
@@ -103,6 +103,9 @@ class PostgresEventReader(EventReader):
                     self._position.offset = slot.begin_given() if own is None else own.begin()
             else:
                 assert isinstance(offset, PostgresOffset)
+                if former := continuity.former_slot:
+                    before = Slot(catalogue.connection, former, self._endpoint.config.database)
+                    check_other_slot(slot, before, offset, self._context, is_derived=self._owns_slot)
                 state = self._free_slot(slot, offset)
                 publication.ensure(is_first_start=False)
                 continuity.check(offset, state.confirmed, publication.identity())
