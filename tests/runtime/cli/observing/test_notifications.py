@@ -38,6 +38,7 @@ def test_each_service_gets_one_message(sqlite_pipeline: Path, webhook: Webhook, 
     assert done.exit_code == 0, done.output
     assert webhook.titles == ["a test", "a test"]
     assert done.stdout.count("sent") == 2
+    assert max(map(len, done.stdout.splitlines())) < 100, "not the names of all conditions"
     assert TOKEN not in done.output
 
 

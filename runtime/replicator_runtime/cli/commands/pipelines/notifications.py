@@ -32,6 +32,7 @@ def send_test(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = Fa
     """
     with Report("notifications-test", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
         from replicator_runtime.config import load_pipeline
+        from replicator_runtime.config.sections.notifications import NOTICE_KINDS
         from replicator_sdk.errors import RetryableError
 
         loaded = load_pipeline(pipeline)
@@ -42,8 +43,13 @@ def send_test(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = Fa
             {"destination": one.name, "on": list(one.config.on), "sent": not text, "why": text or None}
             for one, text in zip(found, why, strict=True)
         ]
+        every = list(NOTICE_KINDS)
         rows = [
-            (e["destination"], ", ".join(e["on"]), "sent" if e["sent"] else f"not sent: {e['why']}")
+            (
+                e["destination"],
+                "all" if e["on"] == every else ", ".join(e["on"]),
+                "sent" if e["sent"] else f"not sent: {e['why']}",
+            )
             for e in report.data
         ]
         report.table(("destination", "on", "outcome"), rows)
