@@ -113,6 +113,18 @@ REGISTRY = Artifact(
 )
 CONVERTER: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("schema_registry") / "jars.txt")
 
+# Iceberg's REST catalog. The newest release of what is published of its tests is another than the target's own.
+ICEBERG_REST: tuple[Artifact, ...] = (
+    *_pinned(Path(__file__).with_name("iceberg_rest") / "jars.txt"),
+    Artifact(
+        "org.apache.iceberg",
+        "iceberg-core",
+        "1.11.0",
+        "4284719a5f0eb7db01e9f784a0ed4ca8bacf7d6f9951924143afc083428d8be3",
+        "-tests.jar",
+    ),
+)
+
 # What opens s3a:// for Spark.
 S3A: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("s3") / "jars.txt")
 
@@ -192,5 +204,5 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["delta"]:
         prefetch(DELTA)
     else:
-        prefetch((*POSTGRES.values(), *ICEBERG, REGISTRY, *CONVERTER))
+        prefetch((*POSTGRES.values(), *ICEBERG, *ICEBERG_REST, REGISTRY, *CONVERTER))
         print(f"  Kafka, Connect and Debezium: {len(kafka_jars())} jars", flush=True)  # noqa: T201  # a setup step

@@ -17,10 +17,12 @@ from replicator_sdk.discovery.assessment import (
     TableAssessment,
     TableAssessor,
 )
+from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import Column, TableSchema
+from replicator_target_iceberg.arrangement.definition import new_partitioning, new_sorting
 from replicator_target_iceberg.config import CatalogType, IcebergConfig, Mode
 from replicator_target_iceberg.naming import local_path
-from replicator_target_iceberg.schema.definition import own_names
+from replicator_target_iceberg.schema.definition import new_schema, own_names
 from replicator_target_iceberg.schema.types import iceberg_type
 
 _NOTES: Final[dict[DataType, str]] = {
@@ -28,7 +30,7 @@ _NOTES: Final[dict[DataType, str]] = {
     JSON: "text as the source writes it",
     UUID: "text in its 36-character form",
 }
-_UNTRIED: Final = frozenset({CatalogType.REST, CatalogType.HIVE, CatalogType.GLUE, CatalogType.CUSTOM})
+_UNTRIED: Final = frozenset({CatalogType.HIVE, CatalogType.GLUE, CatalogType.CUSTOM})
 _FOLDERS: Final = frozenset({"hdfs", "viewfs"})
 _OPENED: Final = frozenset({"s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasbs", *_FOLDERS})
 
@@ -91,7 +93,29 @@ class IcebergAssessor(TableAssessor):
     def assess_table(self, schema: TableSchema) -> TableAssessment:
         """How each column arrives, and which names Spark cannot hold beside each other."""
         columns = tuple(self._column(column) for column in schema.columns)
-        return TableAssessment(schema.table, columns, (*self._twins(schema), *self._keyless(schema)))
+        twins = self._twins(schema)
+        arranged = [] if twins else self._arranged(schema)
+        return TableAssessment(schema.table, columns, (*twins, *arranged, *self._keyless(schema)))
+
+    def _arranged(self, schema: TableSchema) -> list[Finding]:
+        """What keeps a new table from having the partitions and the sort order of the settings."""
+        columns, name, table = new_schema(schema, self._config.mode), str(schema.table), schema.table
+        try:
+            new_partitioning(columns, self._config.partitioning_of(table) or (), name)
+            new_sorting(columns, self._config.sorting_of(table), name)
+        except NeedsUserError as error:
+            return [
+                Finding(
+                    "arrangement_refused",
+                    Severity.ERROR,
+                    error.message,
+                    "the table cannot be created",
+                    error.hint,
+                    table=table,
+                    code=error.code,
+                )
+            ]
+        return []
 
     def _column(self, column: Column) -> ColumnAssessment:
         note = _note(column.type)
@@ -133,7 +157,7 @@ class IcebergAssessor(TableAssessor):
 _NOT_THERE: Final = Finding(
     "not_there_yet",
     Severity.INFO,
-    "tables are not partitioned or sorted, have no branch for commits, and are not compared with the source, repaired or taken back to an earlier position",
+    "tables have no branch for commits, and are not compared with the source, repaired or taken back to an earlier position",
     "`replicator verify`, `repair` and `rewind` do not work with this target; rows are looked for by the driver, not by Spark's executors",
     "use the target delta where that is needed",
 )

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from replicator_sdk.config import OutOfRange, PluginConfig, Secret, SettingEdit
 from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.schema import TableId
+from replicator_target_iceberg.arrangement.terms import PartitionTerm, SortTerm, partition_terms, sort_terms
 
 
 class CatalogType(enum.StrEnum):
@@ -50,11 +51,35 @@ class DropTables(enum.StrEnum):
 
 
 _NOT_YET: Final = ("merge-on-read", "scd2")
-_OWN_PROPERTIES: Final = ("format-version",)
+_BY_SETTING: Final = {"format-version": "formatVersion", "write.target-file-size-bytes": "targetFileBytes"}
+_PARQUET: Final = "write.parquet."
+# What is written by other rules here: a property that says something else would not be true of this target's files.
+_NOT_FOLLOWED: Final = (
+    "write.object-storage.",
+    "write.data.path",
+    "write.folder-storage.path",
+    "write.location-provider.impl",
+)
+_FORMATS: Final = ("write.format.default", "write.delete.format.default")
+CODEC: Final = "write.parquet.compression-codec"
+LEVEL: Final = "write.parquet.compression-level"
+CODECS: Final = {
+    "zstd": "zstd",
+    "snappy": "snappy",
+    "gzip": "gzip",
+    "lz4": "lz4",
+    "brotli": "brotli",
+    "uncompressed": "none",
+}
+"""Iceberg's names of the codecs of Parquet files, and pyarrow's."""
 _SAME_TABLES: Final = SettingEdit(
     "tables of earlier runs are looked for there; one that is not there stops (RPL-4101, RPL-4103), and is not created again",
     "put it back; or `replicator reset PIPELINE`: every table is copied there",
     Severity.WARNING,
+)
+
+_NEW_TABLES: Final = (
+    "tables that are created from the next run on have it; the others keep theirs, also when they are copied again"
 )
 
 
@@ -70,6 +95,8 @@ class IcebergConfig(PluginConfig):
         catalog_properties: Further properties of the catalog, as Iceberg names them; never shown, since they may hold passwords.
         format_version: Of new tables: 2 (position delete files) or 3 (deletion vectors).
         mode: What a table holds.
+        partitioning: Partition transforms of new tables, as Iceberg names them, by pattern of `schema.table`; the last pattern wins.
+        sort_order: Columns that the files of new tables are sorted by, by pattern of `schema.table`; the last pattern wins.
         table_properties: Properties of new tables, as Iceberg names them, by pattern of `schema.table`; later patterns win.
         drop_tables: What happens to a table that the source drops.
         out_of_range: What the runtime does with values the standard types cannot hold.
@@ -94,6 +121,8 @@ class IcebergConfig(PluginConfig):
         "formatVersion": SettingEdit(
             "tables that are created from the next run on have it; the others stay as they are"
         ),
+        "partitioning": SettingEdit(_NEW_TABLES),
+        "sortOrder": SettingEdit(_NEW_TABLES),
         "tableProperties": SettingEdit(
             "tables that are created from the next run on have them; the others stay as they are"
         ),
@@ -115,6 +144,8 @@ class IcebergConfig(PluginConfig):
     catalog_properties: Mapping[str, Secret] = Field(default_factory=dict)
     format_version: Literal[2, 3] = 2
     mode: Mode = Mode.MERGE
+    partitioning: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    sort_order: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     table_properties: Mapping[str, Mapping[str, str]] = Field(default_factory=dict)
     drop_tables: DropTables = DropTables.KEEP
     out_of_range: OutOfRange = OutOfRange.FAIL
@@ -131,15 +162,36 @@ class IcebergConfig(PluginConfig):
             raise ValueError("this mode does not exist yet; there are merge and append")
         return value
 
+    @field_validator("partitioning")
+    @classmethod
+    def _are_transforms(cls, value: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+        for texts in value.values():
+            partition_terms(texts)
+        return value
+
+    @field_validator("sort_order")
+    @classmethod
+    def _are_orders(cls, value: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+        for texts in value.values():
+            sort_terms(texts)
+        return value
+
     @field_validator("table_properties")
     @classmethod
-    def _settings_go_first(cls, value: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:
-        """What a setting says is not said twice."""
+    def _are_followed(cls, value: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:
+        """What a setting says is not said twice, and what this target's files would not follow is not said at all."""
         for properties in value.values():
-            if known := sorted(set(properties) & set(_OWN_PROPERTIES)):
-                raise ValueError(f"{', '.join(known)} follows from `formatVersion`")
-            if properties.get("write.format.default", "parquet").lower() != "parquet":
-                raise ValueError("data files are Parquet; write.format.default can be nothing else")
+            for name, text in properties.items():
+                if name in _BY_SETTING:
+                    raise ValueError(f"{name} follows from `{_BY_SETTING[name]}`")
+                if name in _FORMATS and text.lower() != "parquet":
+                    raise ValueError(f"data files are Parquet; {name} can be nothing else")
+                if name == CODEC and text.lower() not in CODECS:
+                    raise ValueError(f"{name} must be one of {', '.join(CODECS)}")
+                if name == LEVEL and not text.isdecimal():
+                    raise ValueError(f"{name} must be a whole number")
+                if name.startswith(_NOT_FOLLOWED) or (name.startswith(_PARQUET) and name not in (CODEC, LEVEL)):
+                    raise ValueError(f"this target's files do not follow {name}")
         return value
 
     @model_validator(mode="after")
@@ -168,7 +220,7 @@ class IcebergConfig(PluginConfig):
         """The properties of a new table, those that the settings do not name included."""
         found = {
             "format-version": str(self.format_version),
-            "write.parquet.compression-codec": "zstd",
+            CODEC: "zstd",
             "write.delete.mode": "merge-on-read",
             "write.update.mode": "merge-on-read",
             "write.merge.mode": "merge-on-read",
@@ -180,3 +232,21 @@ class IcebergConfig(PluginConfig):
             if fnmatchcase(str(table), pattern):
                 found.update(properties)
         return found
+
+    def partitioning_of(self, table: TableId) -> tuple[PartitionTerm, ...] | None:
+        """What a new table is partitioned by; None where no pattern matches."""
+        texts = _last(self.partitioning, table)
+        return None if texts is None else partition_terms(texts)
+
+    def sorting_of(self, table: TableId) -> tuple[SortTerm, ...]:
+        """What the files of a new table are sorted by."""
+        return sort_terms(_last(self.sort_order, table) or ())
+
+
+def _last(patterns: Mapping[str, tuple[str, ...]], table: TableId) -> tuple[str, ...] | None:
+    """What the last pattern that matches says."""
+    found = None
+    for pattern, texts in patterns.items():
+        if fnmatchcase(str(table), pattern):
+            found = texts
+    return found

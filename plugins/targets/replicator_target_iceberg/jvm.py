@@ -136,14 +136,29 @@ class Catalog:
                     return None
                 raise
 
-    def create(self, name: Identifier, schema: str, properties: dict[str, str]) -> Any:
-        """A Java transaction that creates a table; nothing is there before it is committed, but for the namespace."""
+    def create(
+        self, name: Identifier, schema: str, properties: dict[str, str], partitioning: str = "", sorting: str = ""
+    ) -> Any:
+        """A Java transaction that creates a table; nothing is there before it is committed, but for the namespace.
+
+        Args:
+            name: The table's.
+            schema: Its columns, in JSON form, as are those that follow.
+            properties: Of the table.
+            partitioning: Its partition specification; empty for none.
+            sorting: Its sort order; empty for none.
+        """
         with java_errors(f"create the table {name}"):
             namespace = self._namespace(name)
             with contextlib.suppress(Py4JJavaError):  # a catalog without namespaces, or another run was quicker
                 if not self._catalog.namespaceExists(namespace):
                     self._catalog.createNamespace(namespace, {})
-            made = self._catalog.buildTable(self._identifier(name), self.jvm[".SchemaParser"].fromJson(schema))
+            columns = self.jvm[".SchemaParser"].fromJson(schema)
+            made = self._catalog.buildTable(self._identifier(name), columns)
+            if partitioning:
+                made = made.withPartitionSpec(self.jvm[".PartitionSpecParser"].fromJson(columns, partitioning))
+            if sorting:
+                made = made.withSortOrder(self.jvm[".SortOrderParser"].fromJson(columns, sorting))
             return made.withProperties(properties).createTransaction()
 
     def drop(self, name: Identifier) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -76,12 +77,14 @@ class _Plan:
 
 
 def _planned(files: LiveFiles, file_bytes: int) -> _Plan:
-    """Files that lost many rows, and small ones once there are several."""
+    """Files that lost many rows, and small ones of a partition once there are several, partition by partition."""
     every = list(files)
     holed = [f for f in every if f.rows and f.gone > _GONE_SHARE * f.rows]
     known = {f.location for f in holed}
     small = [f for f in every if f.size * 4 < file_bytes and f.location not in known and not _is_full(f)]
-    wanted = [*holed, *(small if len(small) >= _MANY_SMALL_FILES else [])]
+    together = Counter(f.partition for f in small)  # files of several partitions are not put together
+    many = [f for f in small if together[f.partition] >= _MANY_SMALL_FILES]
+    wanted = [*holed, *sorted(many, key=lambda f: str(f.partition))]
     chosen: list[LiveFile] = []
     size = 0
     for file in wanted:
@@ -106,7 +109,7 @@ def _compact(table: TargetTable, attempt: Attempt, config: IcebergConfig) -> Mai
         return MaintenanceReport(True, len(files), len(files), before, before)
     change = table.change(attempt)
     storage = change.storage
-    with FileWriter(storage, config.target_file_bytes) as writer:
+    with FileWriter(storage, config.target_file_bytes, change.form) as writer:
         for file in plan.files:
             for rows in live_rows(storage, file, list(change.layout.arrow)):
                 writer.add(rows.cast(change.layout.arrow))

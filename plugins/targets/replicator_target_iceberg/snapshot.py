@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
 from replicator_sdk.distributed.executors import is_local, run_here, run_on_executors
 from replicator_sdk.distributed.stopping import StoppableReader
 from replicator_sdk.errors import NeedsUserError, RetryableError
@@ -19,8 +17,10 @@ from replicator_sdk.target import TableProgress
 from replicator_target_iceberg.apply.history import snapshot_rows
 from replicator_target_iceberg.apply.keyed import choosing_column
 from replicator_target_iceberg.config import IcebergConfig, Mode
+from replicator_target_iceberg.ddl.arranged import replace_columns
 from replicator_target_iceberg.ddl.ddl_events import parser
-from replicator_target_iceberg.files.data_file import FULL, NewFile, write_data_file
+from replicator_target_iceberg.files.data_file import FileWriter, NewFile
+from replicator_target_iceberg.files.form import FileForm
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.jvm import Jvm
 from replicator_target_iceberg.log.change import Change
@@ -49,6 +49,7 @@ class ChunkLoad:
     root: str
     layout: Layout
     is_history: bool
+    form: FileForm
     chosen_by: int | None
     read: ChunkReader
     target_bytes: int
@@ -56,19 +57,11 @@ class ChunkLoad:
     def __call__(self, chunk: SnapshotChunk) -> list[NewFile]:
         """The chunk's files; nothing is seen of them before they are committed."""
         storage, encode = Storage(self.root), snapshot_rows if self.is_history else encode_rows
-        made: list[NewFile] = []
-        held: list[pa.Table] = []
-        size = 0
-        for batch in self.read(chunk):
-            if batch.num_rows:
-                held.append(encode(batch, self.layout))
-                size += held[-1].nbytes
-            if size >= self.target_bytes:
-                made.append(write_data_file(storage, pa.concat_tables(held), self.chosen_by, FULL))
-                held, size = [], 0
-        if held:
-            made.append(write_data_file(storage, pa.concat_tables(held), self.chosen_by))
-        return made
+        with FileWriter(storage, self.target_bytes, self.form, self.chosen_by) as writer:
+            for batch in self.read(chunk):
+                if batch.num_rows:
+                    writer.add(encode(batch, self.layout))
+            return writer.finish()
 
 
 class TableSnapshotLoad:
@@ -83,6 +76,7 @@ class TableSnapshotLoad:
     def begin(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Make the table ready for the plan's chunks; returns the indexes of those it has."""
         attempt = self._table.begin(replacing=True)
+        self._table.note_partitions(attempt)
         if attempt.record is not None and attempt.record.is_of(snapshot_id) and self._fits(attempt, schema):
             return attempt.record.chunks
         change = self._emptied(attempt, schema)
@@ -100,9 +94,7 @@ class TableSnapshotLoad:
         wanted = new_schema(schema, self._config.mode)
         change = self._table.change(attempt, wanted)
         if attempt.version is not None and not self._fits(attempt, schema):
-            columns = Columns(attempt.version.schema, self._config.mode)
-            change.update_columns(columns.replace_all(wanted, self._parse))
-            change.update_columns(columns.identify_new(wanted))
+            replace_columns(change, wanted, self._config.mode, self._parse, str(schema.table))
         return change
 
     def load(self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader) -> int:
@@ -146,6 +138,7 @@ class TableSnapshotLoad:
             RetryableError: RPL-4427 when one has changed the table's columns meanwhile.
         """
         first, ownership = self._table.begin(replacing=True), self._table.ownership
+        self._table.note_partitions(first)
         change = self._emptied(first, schema)
         files = self._files(change, schema, chunks, read)
         failpoint("iceberg.snapshot.whole_written")
@@ -202,7 +195,7 @@ class TableSnapshotLoad:
         layout, is_history = change.layout, self._config.mode is Mode.APPEND
         chosen_by = None if is_history else choosing_column(layout, schema.primary_key)
         size = _FILES_LARGER * self._config.target_file_bytes
-        work = ChunkLoad(change.storage.root, layout, is_history, chosen_by, read, size)
+        work = ChunkLoad(change.storage.root, layout, is_history, change.form, chosen_by, read, size)
         if len(chunks) == 1 and is_local(
             self._spark
         ):  # not worth a Python process of Spark's, which takes seconds to start

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import structlog
+
 from replicator_sdk.authoring.table_ownership import TableRecord
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import NeedsUserError, RetryableError
@@ -16,15 +18,18 @@ from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import TableProgress
+from replicator_target_iceberg.arrangement.definition import described, new_partitioning, new_sorting
 from replicator_target_iceberg.config import CatalogType, IcebergConfig
 from replicator_target_iceberg.files.live_files import LiveFile, LiveFiles, parse_task
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.jvm import Catalog, java_errors
-from replicator_target_iceberg.log.change import STATE_UNKNOWN, Change
+from replicator_target_iceberg.log.change import STATE_UNKNOWN, Change, specifications
 from replicator_target_iceberg.log.version import PROGRESS, Version, has_commit, packed, read_version
 from replicator_target_iceberg.naming import identifier
 from replicator_target_iceberg.ownership import IcebergOwnership
 from replicator_target_iceberg.schema.types import arrow_field
+
+log = structlog.get_logger(__name__)
 
 register("iceberg.commit.before", "iceberg.commit.after")
 
@@ -79,6 +84,7 @@ class TargetTable:
         self._operations: Any = None
         self._last: TableProgress | None = None
         self._known: _Known | None = None
+        self._is_compared = False
 
     def progress(self) -> TableProgress | None:
         """What the table's newest commit says, read from the catalog. Writes nothing.
@@ -141,12 +147,15 @@ class TargetTable:
         return Attempt(version, record)
 
     def change(self, attempt: Attempt, columns: dict[str, Any] | None = None) -> Change:
-        """A commit in the making after that version; of a new table with `columns` when there is none."""
+        """A commit in the making after that version; of a new table with `columns` when there is none.
+
+        Raises:
+            NeedsUserError: RPL-3430 when a new table cannot have the partitions or the sort order of the settings.
+        """
         jvm = self._catalog.jvm
         if attempt.version is None:
             assert columns is not None
-            properties = self._config.properties_of(self.table)
-            return Change(jvm, self._catalog.create(self.name, json.dumps(columns), properties), None)
+            return Change(jvm, self._created(columns), None)
         with java_errors(f"begin a commit to {self.name}"):
             transaction = jvm[".Transactions"].newTransaction(str(self.name), attempt.version.operations)
         if transaction.startMetadata() != attempt.version.metadata:
@@ -157,6 +166,27 @@ class TargetTable:
                 hint="retried by itself; when it goes on, end the other program, or have it write at other times",
             )
         return Change(jvm, transaction, attempt.version.metadata)
+
+    def _created(self, columns: dict[str, Any]) -> Any:
+        properties, name = self._config.properties_of(self.table), str(self.table)
+        spec = new_partitioning(columns, self._config.partitioning_of(self.table) or (), name)
+        order = new_sorting(columns, self._config.sorting_of(self.table), name)
+        return self._catalog.create(self.name, json.dumps(columns), properties, json.dumps(spec), json.dumps(order))
+
+    def note_partitions(self, attempt: Attempt) -> None:
+        """Log once where the table is partitioned otherwise than the settings say: they are for new tables."""
+        wanted, version = self._config.partitioning_of(self.table), attempt.version
+        if self._is_compared or wanted is None or version is None:
+            return
+        self._is_compared = True
+        found = described(version.partitioning, version.schema["fields"])
+        if found != wanted:
+            log.warning(
+                "iceberg.partitioned_otherwise",
+                table=str(self.table),
+                has=[f"{term.transform} {term.column}" for term in found],
+                why="`partitioning` is for new tables; this one keeps its own",
+            )
 
     def commit(
         self,
@@ -225,9 +255,15 @@ class TargetTable:
         """
         version = attempt.there
         known = self._known
-        if known is None or (known.snapshot, known.chosen_by) != (version.snapshot, chosen_by):
+        if (
+            known is None
+            or (known.snapshot, known.chosen_by) != (version.snapshot, chosen_by)
+            or version.partitioning.number not in known.files.specs
+        ):
+            specs = specifications(self._catalog.jvm, version.metadata.specs())
             with java_errors(f"list the files of {self.name}"):
-                self._known = known = _Known(version.snapshot, chosen_by, LiveFiles(self._planned(version, chosen_by)))
+                files = LiveFiles(self._planned(version, chosen_by), specs)
+            self._known = known = _Known(version.snapshot, chosen_by, files)
         return known.files
 
     def follow(self, change: Change, chosen_by: int | None, files: LiveFiles) -> None:

@@ -33,6 +33,8 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "RPL-6425",
         "RPL-6426",
         "RPL-6427",
+        "RPL-6428",
+        "RPL-6429",
         "RPL-6430",
         "RPL-8420",
     ),

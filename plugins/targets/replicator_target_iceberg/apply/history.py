@@ -29,7 +29,7 @@ Bools = npt.NDArray[np.bool_]
 def append_changes(place: Place, changes: TableChanges) -> RowChanges:
     """Write a row for each change; in effect once the returned changes are committed."""
     made = RowChanges()
-    with FileWriter(place.storage, place.target_bytes) as writer:
+    with FileWriter(place.storage, place.target_bytes, place.form) as writer:
         for batch in changes.batches():
             writer.add(history_rows(batch, place.layout))
         made.add = writer.finish()

@@ -16,6 +16,7 @@ from replicator_sdk.net_change import encode_rows as code_rows
 from replicator_target_iceberg.apply.matching import Found, Sought, find
 from replicator_target_iceberg.apply.row_changes import Removal, RowChanges, take_out
 from replicator_target_iceberg.files.data_file import FileWriter
+from replicator_target_iceberg.files.form import FileForm
 from replicator_target_iceberg.files.live_files import LiveFiles
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.schema.encoding import encode_columns, encode_rows
@@ -36,6 +37,7 @@ class Place:
         layout: The table's columns.
         format_version: Of the table.
         target_bytes: How large new files are.
+        form: How they are written.
         chosen_by: The identity of the column by which files are chosen; None for none.
     """
 
@@ -44,6 +46,7 @@ class Place:
     layout: Layout
     format_version: int
     target_bytes: int
+    form: FileForm
     chosen_by: int | None
 
 
@@ -90,7 +93,7 @@ class KeyedApply:
         """
         plan = NetPlan(self._changes.batches, self._changes.schema, overlap=self._changes.overlap)
         place, changes = self._place, RowChanges()
-        with FileWriter(place.storage, place.target_bytes, place.chosen_by) as writer:
+        with FileWriter(place.storage, place.target_bytes, place.form, place.chosen_by) as writer:
             for part in plan.parts():
                 self._take(part, writer)
             removals = self._remove(plan, writer)

@@ -32,7 +32,7 @@ class KeylessApply:
     def run(self) -> RowChanges:
         """Write all files; in effect once the returned changes are committed. Holds changes that remove rows in memory."""
         place, changes = self._place, RowChanges()
-        with FileWriter(place.storage, place.target_bytes) as writer:
+        with FileWriter(place.storage, place.target_bytes, place.form) as writer:
             if self._changes.inserts_only:
                 for batch in self._changes.batches():
                     rows = pa.Table.from_arrays(batch.row.flatten(), schema=batch.schema.arrow)

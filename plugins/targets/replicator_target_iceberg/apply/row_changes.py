@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -68,10 +68,10 @@ class RowChanges:
         return files.changed(self.add, [f.location for f in self.remove], deletes)
 
 
-def take_out(storage: Storage, removals: Iterable[Removal], format_version: int, changes: RowChanges) -> None:
+def take_out(storage: Storage, removals: Sequence[Removal], format_version: int, changes: RowChanges) -> None:
     """Write what says that rows are gone: for each file one that says all of it, which takes the place of the earlier ones.
 
-    What is about several data files stays: other programs write such files in format 2.
+    It is in the data file's partition, by the specification that the file was written with. What is about several data files stays: other programs write such files in format 2.
     """
     vectors: dict[str, Int64s] = {}
     for removal in removals:
@@ -92,3 +92,6 @@ def take_out(storage: Storage, removals: Iterable[Removal], format_version: int,
             changes.new_deletes[file.location] = write_position_deletes(storage, file.location, gone)
     if vectors:
         changes.new_deletes.update(write_deletion_vectors(storage, vectors))
+    for removal in removals:
+        if (ref := changes.new_deletes.get(removal.file.location)) is not None:
+            changes.new_deletes[removal.file.location] = replace(ref, partition=removal.file.partition)

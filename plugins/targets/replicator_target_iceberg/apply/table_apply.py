@@ -36,6 +36,7 @@ class TableApply:
         if attempt.has_reached(changes.identity.position):
             return
         self._table.ownership.check_follows(attempt.record, changes.follows)
+        self._table.note_partitions(attempt)
         change = self._begun(attempt, changes)
         place = self._place(attempt, change, changes)
         try:
@@ -71,9 +72,9 @@ class TableApply:
         chosen_by = choosing_column(layout, changes.schema.primary_key) if self._config.mode is Mode.MERGE else None
         is_new = attempt.version is None
         is_looked_through = not is_new and self._config.mode is Mode.MERGE  # a history only grows
-        files = self._table.files(attempt, chosen_by) if is_looked_through else LiveFiles([])
+        files = self._table.files(attempt, chosen_by) if is_looked_through else LiveFiles([], change.specs())
         version = self._config.format_version if is_new else attempt.there.format_version
-        return Place(change.storage, files, layout, version, self._config.target_file_bytes, chosen_by)
+        return Place(change.storage, files, layout, version, self._config.target_file_bytes, change.form, chosen_by)
 
     def _written(self, place: Place, changes: TableChanges) -> RowChanges:
         if self._config.mode is Mode.APPEND:

@@ -14,8 +14,9 @@ from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_target_iceberg.apply.history import truncate_row
 from replicator_target_iceberg.config import IcebergConfig, Mode
+from replicator_target_iceberg.ddl.arranged import Arranged, replace_columns
 from replicator_target_iceberg.ddl.rewrite import NewValues, rewrite_files
-from replicator_target_iceberg.files.data_file import NewFile, write_data_file
+from replicator_target_iceberg.files.data_file import NewFile, write_data_files
 from replicator_target_iceberg.jvm import Jvm
 from replicator_target_iceberg.log.change import Change
 from replicator_target_iceberg.schema.definition import Columns, Step, new_schema, own_names, refuse_twins
@@ -81,8 +82,7 @@ class TableDDL:
         columns, change = Columns(attempt.version.schema, self._config.mode), self._table.change(attempt)
         if attempt.record is not None and attempt.record.dropped:
             # The kept table of a dropped one gives way to its successor; time travel still shows it.
-            change.update_columns(columns.replace_all(wanted, self._parse))
-            change.update_columns(columns.identify_new(wanted))
+            replace_columns(change, wanted, self._config.mode, self._parse, str(event.table))
             self._commit(attempt, event, change, lambda: change.replace_all(()))
         elif not columns.matches(event.schema):
             raise SchemaDriftError(
@@ -100,13 +100,19 @@ class TableDDL:
         if self._config.mode is Mode.MERGE:
             self._commit(attempt, event, change, lambda: change.replace_all(()))
             return
-        row = write_data_file(change.storage, truncate_row(change.layout, event.sequence_number))
-        self._commit(attempt, event, change, lambda: change.append([row]), [row])
+        row = write_data_files(change.storage, truncate_row(change.layout, event.sequence_number), change.form)
+        self._commit(attempt, event, change, lambda: change.append(row), row)
 
     def _alter(self, attempt: Attempt, event: DDLEvent) -> None:
         change, values = self._table.change(attempt), dict[str, NewValues]()
+        arranged = Arranged(
+            change,
+            lambda: {file.partition.spec for file in self._table.files(attempt, None)},
+            str(event.table),
+            str(event.position),
+        )
         for alter in event.alters:
-            self._step(change, alter, event, values)
+            self._step(change, arranged, alter, event, values)
         if event.schema is not None:
             columns = Columns(change.schema, self._config.mode)
             if (step := columns.identify(event.schema.primary_key)) is not None:
@@ -117,7 +123,9 @@ class TableDDL:
         else:
             self._commit(attempt, event, change, change.append)
 
-    def _step(self, change: Change, alter: Alter, event: DDLEvent, values: dict[str, NewValues]) -> None:
+    def _step(
+        self, change: Change, arranged: Arranged, alter: Alter, event: DDLEvent, values: dict[str, NewValues]
+    ) -> None:
         """One step; a column whose existing rows get values is noted in `values` under its present name."""
         if alter.kind in _IGNORED:
             return
@@ -126,17 +134,20 @@ class TableDDL:
         step: Step | None
         if alter.kind is AlterKind.DROP_COLUMN:
             self._must_have(columns, old, event)
+            arranged.release(old)
             values.pop(old, None)
             step = columns.drop(old)
         elif alter.column is None:
             raise BugError(f"a {alter.kind} without a column", code="RPL-9425", table=str(event.table))
         elif alter.kind is AlterKind.ADD_COLUMN:
             self._must_lack(columns, alter.column.name, event)
+            arranged.admit(alter.column.name)
             step = columns.add(alter.column, self._parse)
             if alter.default is not None and not event.needs_snapshot:
                 values[alter.column.name] = NewValues(pa.array([alter.default], alter.column.type.arrow))
         elif alter.kind is AlterKind.RENAME_COLUMN:
             self._must_have(columns, old, event)
+            arranged.admit(alter.column.name, old)
             step = self._renamed(columns, old, alter.column.name, event)
             if old in values:
                 values[alter.column.name] = values.pop(old)
@@ -144,7 +155,7 @@ class TableDDL:
             step = columns.relax(alter.column.name)
         else:
             self._must_have(columns, alter.column.name, event)
-            step = self._retyped(change, columns, alter, event, values)
+            step = self._retyped(change, arranged, columns, alter, event, values)
         if step is not None:
             change.update_columns(step)
 
@@ -153,7 +164,13 @@ class TableDDL:
         return columns.rename(old, new)
 
     def _retyped(
-        self, change: Change, columns: Columns, alter: Alter, event: DDLEvent, values: dict[str, NewValues]
+        self,
+        change: Change,
+        arranged: Arranged,
+        columns: Columns,
+        alter: Alter,
+        event: DDLEvent,
+        values: dict[str, NewValues],
     ) -> Step | None:
         assert alter.column is not None
         name, kind = alter.column.name, iceberg_type(alter.column.type)
@@ -161,6 +178,7 @@ class TableDDL:
         if same_type(before, kind):
             return None  # varchar(10) to text: the same type here
         if is_wider(before, kind) and name not in values:
+            arranged.widen(name)
             return columns.widen(name, kind, self._parse)
         if self._config.mode is Mode.APPEND:
             raise SchemaDriftError(
@@ -170,6 +188,7 @@ class TableDDL:
                 position=str(event.position),
                 hint="copy the table again, whose history then begins from scratch: `replicator table resync NAME TABLE`",
             )
+        arranged.release(name)
         if not event.needs_snapshot:
             values[name] = values.get(name) or NewValues(origin=change.layout.field(name))
         return columns.replace(alter.column, self._parse)
@@ -200,7 +219,7 @@ class TableDDL:
         """Commit the new columns together with files that hold the existing rows under them."""
         files = self._table.files(attempt, None)
         try:
-            made = rewrite_files(change.storage, files, change.layout.arrow, values)
+            made = rewrite_files(change.storage, files, change.layout.arrow, values, change.form)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SchemaDriftError(
                 f"existing rows do not fit the new type of {', '.join(map(repr, values))}",

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from replicator_sdk.batch import combined
 from replicator_sdk.distributed.executors import run_on_threads
-from replicator_target_iceberg.files.data_file import NewFile, read_rows, write_data_file
+from replicator_target_iceberg.files.data_file import NewFile, read_rows, write_data_files
 from replicator_target_iceberg.files.deleted_rows import deleted_rows
+from replicator_target_iceberg.files.form import FileForm
 from replicator_target_iceberg.files.live_files import LiveFile
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.schema.encoding import fit
@@ -36,15 +37,15 @@ def rewrite_files(
     files: Iterable[LiveFile],
     wanted: pa.Schema,
     values: Mapping[str, NewValues],
-    chosen_by: int | None = None,
+    form: FileForm,
 ) -> list[NewFile]:
     """New files that hold the live rows of others under the columns `wanted`; the caller commits them.
 
     Raises:
         pyarrow.ArrowInvalid: When a value does not fit its new type.
     """
-    work = partial(_rewritten, storage, wanted=wanted, values=values, chosen_by=chosen_by)
-    return [new for new in run_on_threads(work, files) if new is not None]
+    work = partial(_rewritten, storage, wanted=wanted, values=values, form=form)
+    return [new for made in run_on_threads(work, files) for new in made]
 
 
 def live_rows(storage: Storage, file: LiveFile, fields: list[pa.Field]) -> Iterable[pa.Table]:
@@ -59,9 +60,9 @@ def live_rows(storage: Storage, file: LiveFile, fields: list[pa.Field]) -> Itera
 
 
 def _rewritten(
-    storage: Storage, file: LiveFile, *, wanted: pa.Schema, values: Mapping[str, NewValues], chosen_by: int | None
-) -> NewFile | None:
-    """One new file for the live rows of an old one."""
+    storage: Storage, file: LiveFile, *, wanted: pa.Schema, values: Mapping[str, NewValues], form: FileForm
+) -> list[NewFile]:
+    """New files for the live rows of an old one, by partition."""
     plain = [f for f in wanted if f.name not in values]
     origins = [v.origin for v in values.values() if v.origin is not None]
     parts = []
@@ -73,8 +74,8 @@ def _rewritten(
             columns[name] = _values(value, next(sources) if value.origin is not None else None, kind, rows.num_rows)
         parts.append(pa.Table.from_arrays([columns[f.name] for f in wanted], schema=wanted))
     if not any(part.num_rows for part in parts):
-        return None
-    return write_data_file(storage, pa.concat_tables(parts), chosen_by)
+        return []
+    return write_data_files(storage, pa.concat_tables(parts), form)
 
 
 def _values(value: NewValues, source: pa.Array | None, kind: pa.DataType, size: int) -> pa.Array:

@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from replicator_sdk.batch import combined
+from replicator_target_iceberg.arrangement.partitioning import WHOLE_TABLE, Partition
+from replicator_target_iceberg.files.form import FileForm
 from replicator_target_iceberg.files.storage import Storage, readable
 from replicator_target_iceberg.schema.encoding import fit
 from replicator_target_iceberg.schema.types import field_id
@@ -20,6 +22,7 @@ from replicator_target_iceberg.schema.types import field_id
 # All rows of a file in one group: Arrow writes no range of a group with a text of more than 4,096 bytes, and Iceberg's library then
 # takes those of the file's other groups for the whole file's, by which readers leave the file out.
 _ROW_GROUP: Final = 1 << 26
+_PARTITIONS_LARGER: Final = 2  # than one file: what rows that wait in several partitions take together
 FULL: Final = "full-"
 """What the names of files begin with that are as large as was wanted, however small Parquet makes them: compaction leaves them as they are."""
 
@@ -34,6 +37,8 @@ class NewFile:
         rows: How many it holds.
         lowest: The lowest value of the column that files are chosen by; None when it is not known, or all are NULL.
         highest: The highest one.
+        partition: The partition that all its rows are in.
+        sorted_by: The number of the sort order that its rows have; 0 for none.
     """
 
     location: str
@@ -41,22 +46,41 @@ class NewFile:
     rows: int
     lowest: Any = None
     highest: Any = None
+    partition: Partition = WHOLE_TABLE
+    sorted_by: int = 0
 
 
-def write_data_file(storage: Storage, rows: pa.Table, chosen_by: int | None = None, prefix: str = "") -> NewFile:
-    """Write rows of a layout as one new file; durable on return.
+def write_data_files(storage: Storage, rows: pa.Table, form: FileForm, chosen_by: int | None = None) -> list[NewFile]:
+    """Write rows of a layout as one new file for each partition; durable on return.
 
     Args:
         storage: The table's files.
         rows: At least one.
+        form: How they are written.
         chosen_by: The identity of the column by which files are chosen; None for none.
-        prefix: What the file's name begins with.
     """
+    with FileWriter(storage, rows.nbytes + 1, form, chosen_by) as writer:
+        writer.add(rows)
+        return writer.finish()
+
+
+def _written(
+    storage: Storage, rows: pa.Table, form: FileForm, chosen_by: int | None, partition: Partition, prefix: str
+) -> NewFile:
+    """One new file of rows of one partition."""
+    rows = form.sorting.sorted(rows)
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="zstd", row_group_size=_ROW_GROUP, store_schema=False)
+    pq.write_table(
+        rows,
+        sink,
+        compression=form.codec,
+        compression_level=form.level,
+        row_group_size=_ROW_GROUP,
+        store_schema=False,
+    )
     location, size = storage.write(f"data/{prefix}{uuid.uuid4()}.parquet", iter([sink.getvalue()]))
     lowest, highest = _range(rows, chosen_by)
-    return NewFile(location, size, rows.num_rows, lowest, highest)
+    return NewFile(location, size, rows.num_rows, lowest, highest, partition, form.sorting.number)
 
 
 def has_range(kind: pa.DataType) -> bool:
@@ -81,15 +105,24 @@ def _range(rows: pa.Table, chosen_by: int | None) -> tuple[Any, Any]:
     return None, None
 
 
-class FileWriter:
-    """Writes rows into files of about `target_bytes`; used by one thread, as a context manager.
+class _Waiting:
+    """Rows of one partition that wait to be written."""
 
-    When the block ends by an error, what it wrote is deleted.
+    def __init__(self) -> None:
+        self.parts: list[pa.Table] = []
+        self.bytes = 0
+
+
+class FileWriter:
+    """Writes rows into files of about `target_bytes`, each of one partition; used by one thread, as a context manager.
+
+    When the block ends by an error, what it wrote is deleted. Rows of many partitions that together take twice `target_bytes` are
+    written in smaller files.
     """
 
-    def __init__(self, storage: Storage, target_bytes: int, chosen_by: int | None = None) -> None:
-        self._storage, self._target_bytes, self._chosen_by = storage, target_bytes, chosen_by
-        self._held: list[pa.Table] = []
+    def __init__(self, storage: Storage, target_bytes: int, form: FileForm, chosen_by: int | None = None) -> None:
+        self._storage, self._target_bytes, self._form, self._chosen_by = storage, target_bytes, form, chosen_by
+        self._waiting: dict[Partition, _Waiting] = {}
         self._bytes = 0
         self.made: list[NewFile] = []
 
@@ -104,22 +137,29 @@ class FileWriter:
 
     def add(self, rows: pa.Table) -> None:
         """Take rows of the layout."""
-        if rows.num_rows:
-            self._held.append(rows)
-            self._bytes += rows.nbytes
-            if self._bytes >= self._target_bytes:
-                self._write(FULL)
+        if not rows.num_rows:
+            return
+        for partition, part in self._form.partitioning.split(rows):
+            waiting = self._waiting.setdefault(partition, _Waiting())
+            waiting.parts.append(part)
+            waiting.bytes += part.nbytes
+            self._bytes += part.nbytes
+            if waiting.bytes >= self._target_bytes:
+                self._write(partition, FULL)
+        while self._bytes >= _PARTITIONS_LARGER * self._target_bytes:
+            self._write(max(self._waiting, key=lambda one: self._waiting[one].bytes))
 
     def finish(self) -> list[NewFile]:
         """Write what is held; returns all files."""
-        if self._held:
-            self._write()
+        for partition in list(self._waiting):
+            self._write(partition)
         return self.made
 
-    def _write(self, prefix: str = "") -> None:
-        rows = pa.concat_tables(self._held)
-        self._held, self._bytes = [], 0
-        self.made.append(write_data_file(self._storage, rows, self._chosen_by, prefix))
+    def _write(self, partition: Partition, prefix: str = "") -> None:
+        waiting = self._waiting.pop(partition)
+        self._bytes -= waiting.bytes
+        rows = pa.concat_tables(waiting.parts)
+        self.made.append(_written(self._storage, rows, self._form, self._chosen_by, partition, prefix))
 
 
 def read_rows(storage: Storage, location: str, fields: Sequence[pa.Field]) -> Iterator[pa.Table]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +16,7 @@ import pyarrow.compute as pc
 
 from replicator_sdk.batch import combined
 from replicator_sdk.errors import NeedsUserError
+from replicator_target_iceberg.arrangement.partitioning import WHOLE_TABLE, Partition, Partitioning
 from replicator_target_iceberg.files.data_file import NewFile, has_range, plain
 
 
@@ -29,6 +32,7 @@ class DeleteRef:
         data_file: The only data file that it is about; empty when it may be about several.
         offset: Where in the file the vector begins; None for Parquet.
         length: How long it is.
+        partition: The partition of the data files that it is about.
     """
 
     location: str
@@ -38,6 +42,7 @@ class DeleteRef:
     data_file: str = ""
     offset: int | None = None
     length: int | None = None
+    partition: Partition = WHOLE_TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class LiveFile:
         lowest: The lowest value of the column that files are chosen by; None when it is not known.
         highest: The highest one.
         deletes: What says which of its rows are gone.
+        partition: The partition that all its rows are in.
     """
 
     location: str
@@ -59,11 +65,12 @@ class LiveFile:
     lowest: Any = None
     highest: Any = None
     deletes: tuple[DeleteRef, ...] = ()
+    partition: Partition = WHOLE_TABLE
 
     @classmethod
     def of(cls, new: NewFile) -> LiveFile:
         """A file that was committed."""
-        return cls(new.location, new.size, new.rows, new.lowest, new.highest)
+        return cls(new.location, new.size, new.rows, new.lowest, new.highest, partition=new.partition)
 
     @property
     def gone(self) -> int:
@@ -72,10 +79,16 @@ class LiveFile:
 
 
 class LiveFiles:
-    """The files of one version, by location; not changed."""
+    """The files of one version, by location; not changed.
 
-    def __init__(self, files: Iterable[LiveFile]) -> None:
+    Args:
+        files: All of them.
+        specs: The table's partition specifications by their numbers; without one its files are not chosen by partition.
+    """
+
+    def __init__(self, files: Iterable[LiveFile], specs: Mapping[int, Partitioning] | None = None) -> None:
         self._files = {file.location: file for file in files}
+        self.specs = specs or {}
 
     def __len__(self) -> int:
         return len(self._files)
@@ -96,11 +109,11 @@ class LiveFiles:
             for file in self
             if file.location not in gone
         ]
-        return LiveFiles([*kept, *map(LiveFile.of, add)])
+        return LiveFiles([*kept, *map(LiveFile.of, add)], self.specs)
 
     def that_may_hold(self, keys: pa.Table) -> list[LiveFile]:
-        """The files in whose range of the first key column at least one of the keys is; all that say no range, too."""
-        files = list(self)
+        """The files in whose partition and range of the first key column at least one of the keys may be; all that say no range, too."""
+        files = self._of_partitions(keys)
         kind = keys.schema.field(0).type
         if not files or not has_range(kind):
             return files
@@ -112,6 +125,21 @@ class LiveFiles:
         first, last = _places(sought, [f.lowest for f in ranged], [f.highest for f in ranged])
         held = {f.location for f, low, high in zip(ranged, first, last, strict=True) if low < high}
         return [f for f in files if f.lowest is None or f.highest is None or f.location in held]
+
+    def _of_partitions(self, keys: pa.Table) -> list[LiveFile]:
+        """The files in whose partition one of the keys may be."""
+        if not any(spec.fields for spec in self.specs.values()):
+            return list(self)
+        by_spec: dict[int, list[LiveFile]] = defaultdict(list)
+        for file in self:
+            by_spec[file.partition.spec].append(file)
+        kept: list[LiveFile] = []
+        for number, files in by_spec.items():
+            spec = self.specs.get(number, Partitioning())
+            partitions = list(dict.fromkeys(file.partition for file in files))
+            chosen = set(itertools.compress(partitions, spec.that_may_hold(keys, partitions)))
+            kept += [file for file in files if file.partition in chosen]
+        return kept
 
 
 def _places(
@@ -135,11 +163,18 @@ def parse_task(text: str, chosen_by: int | None, kind: pa.DataType | None) -> Li
     """
     task = json.loads(text)
     data = task["data-file"]
+    partition = _partition(data)
     if data["file-format"].lower() != "parquet":
         raise _unreadable(f"a data file in the form {data['file-format']}")
     deletes = tuple(_delete(found) for found in task["delete-files"])
     lowest, highest = (_bound(data.get(name), chosen_by, kind) for name in ("lower-bounds", "upper-bounds"))
-    return LiveFile(data["file-path"], data["file-size-in-bytes"], data["record-count"], lowest, highest, deletes)
+    size, rows = data["file-size-in-bytes"], data["record-count"]
+    return LiveFile(data["file-path"], size, rows, lowest, highest, deletes, partition)
+
+
+def _partition(file: dict[str, Any]) -> Partition:
+    """Iceberg's own list has the values in the order of the specification's fields."""
+    return Partition(file["spec-id"], tuple(file.get("partition") or ()))
 
 
 def _delete(found: dict[str, Any]) -> DeleteRef:
@@ -154,6 +189,7 @@ def _delete(found: dict[str, Any]) -> DeleteRef:
         found.get("referenced-data-file", ""),
         found.get("content-offset"),
         found.get("content-size-in-bytes"),
+        _partition(found),
     )
 
 

@@ -17,7 +17,10 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 
 from replicator_sdk.errors import RetryableError
+from replicator_target_iceberg.arrangement.partitioning import Partition, Partitioning
+from replicator_target_iceberg.arrangement.sorting import Sorting
 from replicator_target_iceberg.files.data_file import NewFile
+from replicator_target_iceberg.files.form import FileForm
 from replicator_target_iceberg.files.live_files import DeleteRef, LiveFile
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.jvm import Jvm, class_names, java_errors, java_exception
@@ -43,6 +46,7 @@ class Change:
     def __init__(self, jvm: Jvm, transaction: Any, base: Any) -> None:
         self._jvm, self._transaction, self._base = jvm, transaction, base
         self._stamps: dict[str, str] = {}
+        self._partitions: dict[Partition, Any] = {}
         self.name = uuid.uuid4().hex
 
     @property
@@ -56,6 +60,44 @@ class Change:
     def layout(self) -> Layout:
         """The same."""
         return Layout.of(self.schema)
+
+    @property
+    def partitioning(self) -> Partitioning:
+        """The specification by which files are written."""
+        with java_errors("read the table's partitions"):
+            spec = self._transaction.table().spec()
+            return Partitioning.of(json.loads(self._jvm[".PartitionSpecParser"].toJson(spec)))
+
+    @property
+    def sorting(self) -> Sorting:
+        """The table's sort order."""
+        with java_errors("read the table's sort order"):
+            order = self._transaction.table().sortOrder()
+            return Sorting.of(json.loads(self._jvm[".SortOrderParser"].toJson(order)))
+
+    @property
+    def form(self) -> FileForm:
+        """How new files are written."""
+        with java_errors("read the table's properties"):
+            properties = dict(self._transaction.table().properties())
+        return FileForm.of(self.partitioning, self.sorting, self.schema["fields"], properties)
+
+    def specs(self) -> dict[int, Partitioning]:
+        """All specifications that the table has had, by their numbers."""
+        return specifications(self._jvm, self._transaction.table().specs().values())
+
+    def sort_by(self, names: Iterable[tuple[str, bool, bool]]) -> None:
+        """Give the table another sort order.
+
+        Args:
+            names: Of each column its name, whether the largest value is the first, and whether NULL is.
+        """
+        with java_errors("change the table's sort order"):
+            update, nulls = self._transaction.replaceSortOrder(), self._jvm[".NullOrder"]
+            for name, is_descending, nulls_first in names:
+                place = nulls.NULLS_FIRST if nulls_first else nulls.NULLS_LAST
+                (update.desc if is_descending else update.asc)(name, place)
+            update.commit()
 
     @property
     def storage(self) -> Storage:
@@ -183,21 +225,44 @@ class Change:
 
     def _data_file(self, file: NewFile) -> Any:
         table = self._transaction.table()
-        made = self._jvm[".DataFiles"].builder(table.spec()).withPath(file.location).withFormat("parquet")
+        made = self._in_partition(self._jvm[".DataFiles"].builder, file.partition)
+        made = made.withPath(file.location).withFormat("parquet")
+        if file.sorted_by and file.sorted_by in (orders := table.sortOrders()):
+            made = made.withSortOrder(orders[file.sorted_by])
         measures = self._jvm[".MetricsConfig"].forTable(table)
         found = self._jvm[".parquet.ParquetUtil"].fileMetrics(table.io().newInputFile(file.location), measures)
         return made.withFileSizeInBytes(file.size).withMetrics(found).build()
 
     def _live_file(self, file: LiveFile) -> Any:
-        made = self._jvm[".DataFiles"].builder(self._transaction.table().spec()).withPath(file.location)
+        made = self._in_partition(self._jvm[".DataFiles"].builder, file.partition).withPath(file.location)
         return made.withFormat("parquet").withFileSizeInBytes(file.size).withRecordCount(file.rows).build()
 
     def _delete_file(self, ref: DeleteRef) -> Any:
-        table = self._transaction.table()
-        made = self._jvm[".FileMetadata"].deleteFileBuilder(table.spec()).ofPositionDeletes().withPath(ref.location)
+        made = self._in_partition(self._jvm[".FileMetadata"].deleteFileBuilder, ref.partition)
+        made = made.ofPositionDeletes().withPath(ref.location)
         made = made.withFormat(ref.format).withFileSizeInBytes(ref.size).withRecordCount(ref.records)
         if ref.data_file:
             made = made.withReferencedDataFile(ref.data_file)
         if ref.offset is not None:
             made = made.withContentOffset(ref.offset).withContentSizeInBytes(ref.length)
         return made.build()
+
+    def _in_partition(self, builder: Callable[[Any], Any], partition: Partition) -> Any:
+        """A builder of a file of that partition."""
+        spec = self._transaction.table().specs()[partition.spec]
+        made = builder(spec)
+        if not partition.values:
+            return made
+        if partition not in self._partitions:
+            kind = spec.partitionType()
+            values = zip(kind.fields(), partition.values, strict=True)
+            text = json.dumps({str(field.fieldId()): value for field, value in values if value is not None})
+            self._partitions[partition] = self._jvm[".SingleValueParser"].fromJson(kind, text)
+        return made.withPartition(self._partitions[partition])
+
+
+def specifications(jvm: Jvm, specs: Iterable[Any]) -> dict[int, Partitioning]:
+    """The library's partition specifications by their numbers."""
+    with java_errors("read the table's partitions"):
+        found = [Partitioning.of(json.loads(jvm[".PartitionSpecParser"].toJson(spec))) for spec in specs]
+    return {spec.number: spec for spec in found}

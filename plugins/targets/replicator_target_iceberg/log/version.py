@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import TableId
+from replicator_target_iceberg.arrangement.partitioning import Partitioning
 from replicator_target_iceberg.jvm import Jvm
 from replicator_target_iceberg.schema.types import Layout
 
@@ -36,6 +37,7 @@ class Version:
         schema: The columns in Iceberg's JSON form.
         location: Where the table's files are.
         format_version: Of the table.
+        partitioning: The specification by which files are written.
     """
 
     operations: Any
@@ -46,6 +48,7 @@ class Version:
     schema: dict[str, Any]
     location: str
     format_version: int
+    partitioning: Partitioning
 
     @property
     def layout(self) -> Layout:
@@ -61,21 +64,24 @@ def read_version(jvm: Jvm, operations: Any, table: TableId) -> Version:
     """
     metadata = operations.refresh()
     snapshot = metadata.currentSnapshot()
-    if not metadata.spec().isUnpartitioned():
+    schema = json.loads(jvm[".SchemaParser"].toJson(metadata.schema()))
+    partitioning = Partitioning.of(json.loads(jvm[".PartitionSpecParser"].toJson(metadata.spec())))
+    if found := partitioning.unwritable(schema["fields"]):
         raise NeedsUserError(
-            "the Iceberg table is partitioned, and this target writes tables without partitions only",
+            f"the Iceberg table is partitioned by {found}, by which this target does not partition rows",
             code="RPL-3427",
             table=str(table),
-            hint="have another program take the partition fields out of the table's specification and write its files again",
+            hint="have another program take that field out of the table's partition specification",
         )
     return Version(
         operations,
         metadata,
         -1 if snapshot is None else snapshot.snapshotId(),
         *_stored(metadata, snapshot),
-        json.loads(jvm[".SchemaParser"].toJson(metadata.schema())),
+        schema,
         metadata.location(),
         metadata.formatVersion(),
+        partitioning,
     )
 
 

@@ -190,18 +190,24 @@ class Columns:
 
         return step
 
-    def replace_all(self, wanted: dict[str, Any], parse: Callable[[Any], Any]) -> Step:
-        """Take all columns out and put those of another schema in, under new identities."""
-        names = {column["name"] for column in self._fields}
+    def replace_all(
+        self, wanted: dict[str, Any], parse: Callable[[Any], Any], kept: frozenset[str] = frozenset()
+    ) -> Step:
+        """Take all columns out but those of `kept`, and put those of another schema in, under new identities."""
+        here = {column["name"]: column["required"] for column in self._fields}
 
         def step(update: Any) -> None:
             update.allowIncompatibleChanges()
             update.setIdentifierFields([])
-            for name in names:
+            for name in here.keys() - kept:
                 update.deleteColumn(name)
             for column in wanted["fields"]:
-                add = update.addRequiredColumn if column["required"] else update.addColumn
-                add(None, column["name"], parse(column["type"]))
+                name, required = column["name"], column["required"]
+                if name not in kept:
+                    add = update.addRequiredColumn if required else update.addColumn
+                    add(None, name, parse(column["type"]))
+                elif required != here[name]:
+                    (update.requireColumn if required else update.makeColumnOptional)(name)
 
         return step
 

@@ -104,6 +104,7 @@ def test_a_bound_that_is_cut_inside_of_a_character_is_none() -> None:
             "file-path": "f",
             "file-size-in-bytes": 1,
             "record-count": 1,
+            "spec-id": 0,
             "lower-bounds": {"keys": [1], "values": ["61"]},
             "upper-bounds": {"keys": [1], "values": ["61c3"]},
         },

@@ -58,12 +58,17 @@ class Shop:
 
 @pytest.mark.parametrize("version", [2])
 def test_kills_at_every_kind_of_step_lose_and_double_nothing(tmp_path: Path, version: int) -> None:
-    """While it copies, between files and commit, after a commit whose offset is not saved, and beside a change of columns."""
-    shop = Shop(tmp_path, formatVersion=version)
+    """While it copies, between files and commit, after a commit whose offset is not saved, and beside a change of columns.
+
+    One of the tables is partitioned, also by a column that updates change, and sorted.
+    """
+    arranged = {"main.customer": ["bucket(2, id)", "visits"]}
+    shop = Shop(tmp_path, formatVersion=version, partitioning=arranged, sortOrder={"main.customer": ["visits desc"]})
     shop.kill_at("iceberg.snapshot.whole_committed")
     shop.change()
     shop.kill_at("iceberg.files.written")
     shop.kill_at("iceberg.commit.after")
+    shop.check()  # both are copied now: what is killed next is the change of columns
     shop.change("ALTER TABLE customer ADD COLUMN city TEXT DEFAULT 'Rome'")
     shop.kill_at("iceberg.ddl.after")
     shop.check()

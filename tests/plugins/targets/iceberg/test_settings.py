@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.schema import TableId
 from replicator_target_iceberg import IcebergTarget
+from replicator_target_iceberg.arrangement.terms import PartitionTerm
 from replicator_target_iceberg.config import IcebergConfig
 from replicator_target_iceberg.naming import identifier
 from tests.plugins.targets.changes import KEYED
@@ -36,7 +37,14 @@ def test_modes_that_do_not_exist_yet_are_refused_as_such(mode: str) -> None:
         ({"catalogType": "custom"}, "needs `catalog-impl`"),
         ({"tableProperties": {"*": {"format-version": "3"}}}, "follows from `formatVersion`"),
         ({"tableProperties": {"*": {"write.format.default": "orc"}}}, "data files are Parquet"),
-        ({"partitioning": {}}, "Extra inputs"),
+        ({"tableProperties": {"*": {"write.delete.format.default": "avro"}}}, "data files are Parquet"),
+        ({"tableProperties": {"*": {"write.parquet.compression-codec": "lzo"}}}, "must be one of zstd, snappy"),
+        ({"tableProperties": {"*": {"write.parquet.compression-level": "high"}}}, "whole number"),
+        ({"tableProperties": {"*": {"write.parquet.page-size-bytes": "1000"}}}, "do not follow"),
+        ({"tableProperties": {"*": {"write.object-storage.enabled": "true"}}}, "do not follow"),
+        ({"tableProperties": {"*": {"write.target-file-size-bytes": "1"}}}, "follows from `targetFileBytes`"),
+        ({"partitioning": {"*": ["zorder(a, b)"]}}, "no partition transform"),
+        ({"sortOrder": {"*": ["a", "a desc"]}}, "twice"),
         ({"branch": "audit"}, "Extra inputs"),
         ({"coordinator": "kafka"}, "Extra inputs"),
         ({"formatVersion": 1}, "Input should be 2 or 3"),
@@ -63,8 +71,8 @@ def findings(made: IcebergConfig) -> dict[str, Severity]:
 
 def test_the_assessment_says_what_is_not_there_and_what_no_test_shows(tmp_path: Path) -> None:
     assert findings(config(warehouse=str(tmp_path))) == {"not_there_yet": Severity.INFO}
-    rest = findings(config(catalogType="rest", uri="http://127.0.0.1:1"))
-    assert rest["catalog_not_tried"] is Severity.WARNING
+    assert "catalog_not_tried" not in findings(config(catalogType="rest", uri="http://127.0.0.1:1"))
+    assert findings(config(catalogType="hive"))["catalog_not_tried"] is Severity.WARNING
     jdbc = findings(config(catalogType="jdbc", uri="jdbc:x", warehouse="s3://bucket/lake"))
     assert jdbc["warehouse_not_tried"] is Severity.WARNING
 
@@ -84,6 +92,30 @@ def test_every_column_of_a_table_is_said_to_arrive_as_it_does() -> None:
     with IcebergTarget(config()).create_table_assessor() as assessor:
         assessed = assessor.assess_table(KEYED)
     assert [column.target_type for column in assessed.columns] == ["long", "string", "string"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"partitioning": {"shop.c*": ["region"]}}, "'region' of `partitioning` is not in the table"),
+        ({"partitioning": {"*": ["year(name)"]}}, "cannot use year of the column 'name'"),
+        ({"sortOrder": {"*": ["region desc"]}}, "'region' of `sortOrder` is not in the table"),
+    ],
+)
+def test_partitions_and_orders_that_a_table_cannot_have_are_errors_of_the_assessment(
+    settings: dict[str, Any], message: str
+) -> None:
+    with IcebergTarget(config(**settings)).create_table_assessor() as assessor:
+        [finding] = [f for f in assessor.assess_table(KEYED).findings if f.code == "RPL-3430"]
+    assert finding.severity is Severity.ERROR
+    assert message in finding.description
+
+
+def test_the_last_pattern_that_matches_decides_of_partitions() -> None:
+    made = config(partitioning={"*": ["a"], "shop.cust*": ["b"], "shop.customers": []})
+    assert made.partitioning_of(TableId("", "x", "shop")) == (PartitionTerm("identity", "a"),)
+    assert made.partitioning_of(KEYED.table) == ()
+    assert config(partitioning={"other.*": ["a"]}).partitioning_of(KEYED.table) is None
 
 
 def test_names_in_the_catalog_have_no_dots_or_slashes_and_stay_different() -> None:

@@ -9,11 +9,10 @@ import pytest
 
 from replicator_sdk.datatype import INT32, INT64, STRING
 from replicator_sdk.discovery.maintenance import MaintenanceReport
-from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.event import Alter, AlterKind, DDLOperation
 from replicator_sdk.schema import Column, TableSchema
 from replicator_target_iceberg.naming import identifier
-from tests.plugins.targets.changes import KEYED, KEYLESS, TABLE, alter, batch, ddl, delete, insert, row, update
+from tests.plugins.targets.changes import KEYED, TABLE, alter, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.iceberg.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def test_small_files_are_put_together_and_snapshots_expire(tmp_path: Path, icebe
 
 def test_properties_of_tables_follow_the_patterns(tmp_path: Path, iceberg_spark: SparkSession) -> None:
     patterns = {
-        "*": {"write.parquet.page-size-bytes": "1000", "a": "1"},
+        "*": {"write.metadata.metrics.default": "full", "a": "1"},
         "shop.cust*": {"a": "2"},
         "shop.log": {"a": "3"},
     }
@@ -125,7 +124,7 @@ def test_properties_of_tables_follow_the_patterns(tmp_path: Path, iceberg_spark:
     consumer.apply_batch(batch(1, [insert(row(1))]))
     consumer.stop()
     found = lake.table(TABLE).properties
-    assert (found["a"], found["write.parquet.page-size-bytes"]) == ("2", "1000")
+    assert (found["a"], found["write.metadata.metrics.default"]) == ("2", "full")
 
 
 def test_a_dropped_table_is_deleted_where_the_settings_say_so(tmp_path: Path, iceberg_spark: SparkSession) -> None:
@@ -156,14 +155,3 @@ def test_a_history_has_what_each_change_was(tmp_path: Path, iceberg_spark: Spark
     ]
     assert found[2]["_before"] == row(1, "b", "x")
     assert found[0]["_source_timestamp"] is not None
-
-
-def test_a_table_that_another_program_partitions_is_not_written(warehouse: Warehouse) -> None:
-    consumer = warehouse.consumer()
-    consumer.apply_batch(batch(1, [insert({"name": "a", "number": 1}, KEYLESS)]))
-    catalog = consumer._catalog
-    operations = catalog.operations(identifier(KEYLESS.table))
-    catalog.jvm[".BaseTable"](operations, "t").updateSpec().addField("number").commit()
-    with pytest.raises(NeedsUserError, match="RPL-3427"):
-        consumer.apply_batch(batch(2, [insert({"name": "b", "number": 2}, KEYLESS)]))
-    consumer.stop()

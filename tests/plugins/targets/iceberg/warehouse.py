@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable, Table
 
@@ -52,6 +53,8 @@ class Warehouse(TargetSystem):
     def table(self, table: TableId) -> Table:
         """The table as `pyiceberg` opens it."""
         name = identifier(table)
+        if self.config.catalog_type == "rest":
+            return load_catalog("lake", type="rest", uri=self.config.uri).load_table((name.namespace, name.name))
         if self.config.catalog_type == "jdbc":
             catalog = SqlCatalog("lake", uri=f"sqlite:///{self._database}", warehouse=str(self.folder))
             try:
@@ -59,6 +62,11 @@ class Warehouse(TargetSystem):
             finally:
                 catalog.engine.dispose()
         return StaticTable.from_metadata(str(newest_metadata(self.folder / name.namespace / name.name)))
+
+    def tables(self) -> list[TableId]:
+        """All tables of a catalog of folders."""
+        found = sorted(path.parent for path in self.folder.glob("*/*/metadata") if list(path.glob("v*.json")))
+        return [TableId(path.parent.name, path.name) for path in found]
 
     def arrow(self, table: TableId) -> pa.Table:
         """All live rows with all columns, as `pyiceberg` reads them."""

@@ -1,0 +1,1 @@
+"""How a table's rows are distributed over files: partitions and sort order."""

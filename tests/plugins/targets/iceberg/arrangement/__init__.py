@@ -1,0 +1,1 @@
+"""Partitions and sort orders of Iceberg tables."""

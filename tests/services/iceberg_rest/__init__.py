@@ -1,0 +1,1 @@
+"""A REST catalog of Iceberg's."""
