@@ -237,6 +237,18 @@ def test_copies_are_written_by_partition_and_a_new_copy_keeps_the_partitions(
     assert len(by_id(lake)) == 30
 
 
+def test_copies_by_executors_are_written_by_partition(tmp_path: Path, iceberg_spark: SparkSession) -> None:
+    lake = Warehouse(tmp_path / "lake", iceberg_spark, **BY_REGION)
+    consumer = lake.consumer()
+    rows = [event(key, ("eu", "us")[key % 2], n=key * 7 % 5) for key in range(10)]
+    chunks, read = [SnapshotChunk(0, {}), SnapshotChunk(1, {})], rows_of(*rows, schema=EVENTS)
+    consumer.begin_snapshot(EVENTS, "one", at(1))
+    assert consumer.load_chunks(EVENTS, "one", chunks, read) == 20
+    consumer.finish_snapshot(EVENTS, "one", at(1))
+    consumer.stop()
+    assert check_placement(lake.table(TABLE)) == 4
+
+
 def test_columns_change_around_partitions_and_order(tmp_path: Path, iceberg_spark: SparkSession) -> None:
     """New names and wider types are followed; a column that rows are sorted by goes with the order that begins with it."""
     lake = Warehouse(
