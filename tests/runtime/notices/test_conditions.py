@@ -136,7 +136,7 @@ def test_objectives_that_are_broken_one_after_the_other_are_a_message_an_hour_al
         conditions = Conditions(1)
         conditions.load(store)
         notified = Notified(conditions)
-        for minute in range(restart * 100, restart * 100 + 100):
+        for minute in range(restart * 25, restart * 25 + 25):
             broken[Key("objective_broken", f"main.t{minute:04}" if minute else "")] = "98 % instead of 99 %"
             for second in (0, 10):
                 notified.look(minute * 60 + second, broken)
@@ -145,7 +145,7 @@ def test_objectives_that_are_broken_one_after_the_other_are_a_message_an_hour_al
     assert got[0] == ([""], []), "that of the pipeline at once"
     assert got[1] == (["main.t0001"], [])
     assert [len(began) for began, _ in got[2:]] == [60] * (len(got) - 2)
-    assert len(got) == 2 + 998 // 60
+    assert len(got) == 2 + 248 // 60
 
 
 def test_runs_that_are_killed_again_and_again_are_a_message_an_hour(store: StateStore) -> None:
