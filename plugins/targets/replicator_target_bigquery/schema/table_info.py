@@ -14,11 +14,12 @@ class TableInfo:
 
     Attributes:
         fields: Its columns in order.
-        rows: How many rows it has, without those in the streaming buffer.
+        rows: How many rows it has; of those that are in the streaming buffer, about how many.
         partition: The column it is partitioned by; empty when it is not partitioned, or by ingestion time.
         requires_filter: Whether queries must name partitions.
         clustered: The columns it is clustered by.
         key: The columns it declares as its primary key, in order.
+        kind: `TABLE`, or what it is else, such as `VIEW` or `EXTERNAL`.
     """
 
     fields: tuple[Field, ...]
@@ -27,6 +28,7 @@ class TableInfo:
     requires_filter: bool
     clustered: tuple[str, ...]
     key: tuple[str, ...] = ()
+    kind: str = "TABLE"
 
     def column(self, name: str) -> Field | None:
         """The column of that name, in any case."""
@@ -42,11 +44,13 @@ class TableInfo:
         """What Google's client returns, as one of these."""
         partitioning = table.time_partitioning or table.range_partitioning
         constraints = table.table_constraints
+        buffer = table.streaming_buffer
         return cls(
             tuple(Field.from_api(f.to_api_repr()) for f in table.schema),
-            int(table.num_rows or 0),
+            int(table.num_rows or 0) + int(getattr(buffer, "estimated_rows", 0) or 0),
             str(getattr(partitioning, "field", None) or ""),
             bool(table.require_partition_filter),
             tuple(table.clustering_fields or ()),
             tuple(constraints.primary_key.columns) if constraints and constraints.primary_key else (),
+            str(table.table_type or "TABLE"),
         )

@@ -107,8 +107,13 @@ class TargetTable:
         return state
 
     def _refuse_foreign_table(self) -> None:
-        """Refuse a table without commits unless it is empty: this run created it just before, or an operator did."""
+        """Refuse a table without commits unless it is empty: this run created it just before, or an operator did.
+
+        A view or an external table is refused, too: it has no rows of its own, and would be dropped or written to.
+        """
         found = self.found()
+        if found is not None and found.kind != "TABLE":
+            raise self.ownership.foreign(f"not a table of BigQuery's own ({found.kind})")
         if found is not None and found.rows:
             self.ownership.check(None)
 

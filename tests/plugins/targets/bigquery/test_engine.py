@@ -8,6 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from replicator_runtime.config import build_pipeline
+from replicator_runtime.engine.worker import run
+from replicator_runtime.plugin_host import PluginHost
+from replicator_sdk.errors import NeedsUserError
 from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.bigquery.emulators import Emulators
 
@@ -48,6 +54,28 @@ def test_a_shop_arrives_and_its_changes_follow(project: Project, tmp_path: Path)
     shop.commit()
     replicate(pipeline)
     assert project.select("SELECT id, name FROM {d}.customers ORDER BY id") == [["3", "a"]]
+    shop.close()
+
+
+@pytest.mark.parametrize("mode", ["initial", "never"])
+def test_a_table_that_was_made_by_hand_is_refused_and_the_others_go_on(
+    project: Project, tmp_path: Path, mode: str
+) -> None:
+    shop = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    shop.executescript(
+        "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE notes (id INTEGER PRIMARY KEY);"
+    )
+    document = json.loads(pipeline_of(project, tmp_path).read_text())
+    document |= {"snapshot": {"mode": mode}, "edits": "apply", "tables": [{"database": "main", "table": "notes"}]}
+    run(build_pipeline(document, host=PluginHost()), until_current=True)
+    project.select("CREATE TABLE {d}.customers (id INT64, name STRING)")
+    project.select("INSERT INTO {d}.customers VALUES (1, 'by hand')")
+    document["tables"] = [{"database": "main", "table": "*"}]
+    shop.executescript("INSERT INTO customers VALUES (2, 'b'); INSERT INTO notes VALUES (1);")
+    with pytest.raises(NeedsUserError, match="RPL-6524"):
+        run(build_pipeline(document, host=PluginHost()), until_current=True)
+    assert project.select("SELECT id, name FROM {d}.customers") == [["1", "by hand"]]
+    assert project.count("notes") == 1
     shop.close()
 
 

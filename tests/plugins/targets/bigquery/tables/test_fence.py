@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from google.cloud.bigquery import Table
 
 from replicator_sdk.errors import FencedError, NeedsUserError, RetryableError
 from replicator_sdk.event import DDLOperation
@@ -10,6 +13,7 @@ from replicator_sdk.failpoint import arm
 from replicator_sdk.schema import TableId, rename_table
 from replicator_sdk.snapshot import SnapshotChunk
 from replicator_sdk.testing.in_memory.source import MemoryChunkReader
+from replicator_target_bigquery.schema.table_info import TableInfo
 from tests.plugins.targets.bigquery.support.changes import KEYED, KEYLESS, at, batch, ddl, insert, row
 from tests.plugins.targets.bigquery.support.project import Project
 
@@ -42,6 +46,23 @@ def test_a_foreign_table_is_refused(project: Project) -> None:
     project.consumer().apply_ddl(ddl(0, DDLOperation.CREATE_TABLE, KEYLESS))
     project.select("CREATE TABLE {d}.customers (id INT64, name STRING, note STRING)")
     project.select("INSERT INTO {d}.customers (id) VALUES (1)")
+    with pytest.raises(NeedsUserError) as err:
+        project.consumer().progress(KEYED.table)
+    assert err.value.code == "RPL-6524"
+
+
+@pytest.mark.parametrize(
+    "reported", [{"type": "VIEW"}, {"type": "EXTERNAL"}, {"streamingBuffer": {"estimatedRows": "3"}}]
+)
+def test_what_another_program_has_made_is_refused_also_without_rows_of_its_own(
+    project: Project, monkeypatch: pytest.MonkeyPatch, reported: dict[str, Any]
+) -> None:
+    """A view would be dropped; rows that were streamed a moment ago are not counted yet. The emulator reports neither."""
+    project.consumer().apply_ddl(ddl(0, DDLOperation.CREATE_TABLE, KEYLESS))
+    project.select("CREATE TABLE {d}.customers (id INT64, name STRING, note STRING)")
+    assert project.consumer().progress(KEYED.table) is None
+    read = TableInfo.from_api
+    monkeypatch.setattr(TableInfo, "from_api", lambda table: read(Table.from_api_repr(table.to_api_repr() | reported)))
     with pytest.raises(NeedsUserError) as err:
         project.consumer().progress(KEYED.table)
     assert err.value.code == "RPL-6524"
