@@ -376,13 +376,13 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         self._drop_copy(record)
         self.save()
 
-    def start_over(self, record: TableRecord) -> None:
-        """Forget its snapshot, schemas and scope: an attempt that selects it describes and copies it again."""
+    def start_over(self, record: TableRecord, *, beside: bool = False) -> None:
+        """Forget its snapshot, schemas and scope: an attempt that selects it describes and copies it again, in place unless it was asked to be `beside`."""
         self.copies.end(record.table)
         record.end_resuming()
         self._set(record, Cause.START_OVER, TableState.PENDING if record.pause is None else TableState.PAUSED)
         self._forget_copy(record)
-        record.wants_copy = False
+        record.wants_copy, record.beside = False, record.beside and beside
 
     def want_copy(self, record: TableRecord, request_id: str, *, beside: bool = False) -> None:
         """Have it described and copied again by the next attempt that finds it at the source. The caller saves.

@@ -92,7 +92,7 @@ def _leave_missing(lifecycle: TableLifecycle, present: set[TableId]) -> None:
     if run.config.new_tables == "ignore":
         begun = [record for record in waiting if record.snapshot is not None]
         for record in begun:
-            lifecycle.start_over(record)
+            lifecycle.start_over(record, beside=True)
         if begun:
             lifecycle.save()
         return
@@ -133,7 +133,7 @@ def _take_in(lifecycle: TableLifecycle, registry: TableRegistry, edits: Selectio
     if record.copying:
         return
     if record.wants_copy:
-        lifecycle.start_over(record)
+        lifecycle.start_over(record, beside=True)
         record.released, record.failing_since = False, None
     try:
         edits.join(record, registry)

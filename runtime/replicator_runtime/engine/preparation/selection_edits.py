@@ -119,7 +119,7 @@ class SelectionEdits:
             if accepted is not None and record.table not in accepted and is_whole:
                 raise PlanOutOfDate
             log.warning("table.copied_again", table=str(record.table), why=why)
-            self._lifecycle.start_over(record)
+            self._lifecycle.start_over(record, beside=True)
             self._changed = True
         elif record.scope != now:
             record.scope, self._changed = now, True

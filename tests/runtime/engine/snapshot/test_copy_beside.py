@@ -12,7 +12,7 @@ from replicator_runtime.engine.run_state.open_run import open_run
 from replicator_runtime.engine.snapshot import table_copy
 from replicator_sdk import Column
 from replicator_sdk.datatype import INT64
-from replicator_sdk.errors import FencedError
+from replicator_sdk.errors import FencedError, NeedsUserError
 from replicator_state import OutcomeState
 from replicator_target_bigquery.plugin import BigQueryTarget
 from tests.runtime.engine import in_memory_target
@@ -121,6 +121,30 @@ def test_a_later_copy_of_the_table_by_itself_is_made_in_steps_that_are_kept(fill
     """Only what was asked for is begun again after each interruption."""
     ask(filled, "resync", "notes")
     filled.run()
+    seen: list[int] = []
+    watch(seen)
+    filled.document["tables"] = [{"table": "customers"}]
+    filled.run()
+    filled.document["tables"] = [{"table": "*"}]
+    filled.run()
+    filled.assert_equal()
+    assert min(seen) == 0
+
+
+def test_a_copy_beside_that_the_target_refused_says_nothing_of_one_after_the_table_was_left(filled: Shop) -> None:
+    """What the plan says of a table that is selected again is a copy in place."""
+
+    def refuse(step: str, table: TableId) -> None:
+        if step == "load" and table.table == "notes":
+            raise NeedsUserError("it has other columns", code="RPL-6576", hint="give --in-place", table=str(table))
+
+    request = ask(filled, "resync", "notes")
+    in_memory_target.STORAGE.fault = refuse
+    for _ in range(2):
+        with pytest.raises(NeedsUserError, match="RPL-6576"):
+            filled.run()
+    assert outcome(filled, request).state is OutcomeState.DONE
+    works()
     seen: list[int] = []
     watch(seen)
     filled.document["tables"] = [{"table": "customers"}]
