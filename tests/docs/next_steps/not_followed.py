@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
-    # The command only shows something, and the error takes a race, a lease that was lost, or a plugin that has none of its own.
+    # The command only shows something, and the error takes a race, or a plugin that has none of its own.
     "looks": (
         "RPL-3808",
         "RPL-3902",
         "RPL-4415",
         "RPL-6575",
-        "RPL-7131",
     ),
     # A table that was ahead of an offset which a later run saved.
     "engine": ("RPL-1276",),
@@ -46,10 +45,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     ),
     # It takes a log that the server damaged, or a history that does not fit it.
     "damage": (
-        "RPL-3737",
-        "RPL-3738",
-        "RPL-3739",
-        "RPL-3750",
         "RPL-3751",
         "RPL-3792",
     ),

@@ -6,10 +6,13 @@ import re
 import shutil
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from replicator_state.lease.lease_record import LeaseRecord
 from tests.follows import follows
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.archive.test_archive import assert_archived
@@ -18,6 +21,7 @@ from tests.runtime.engine.in_memory_target import TargetStorage
 from tests.runtime.engine.test_run import fill
 
 if TYPE_CHECKING:
+    from replicator_sdk import TableId
     from tests.runtime.cli.next_steps.operator_shop import OperatorShop
 
 
@@ -62,6 +66,29 @@ def test_tables_that_cannot_be_compared_are_copied_again(shop: OperatorShop) -> 
     for words in (("verify", shop.file, "notes"), ("explain-row", shop.file, "customers", "id=1")):
         refused = shop.refused("RPL-1362", *words)
         shop.follow(refused, "RPL-1362", "table resync")
+    shop.goes_on()
+
+
+@follows("RPL-7131")
+def test_a_run_that_a_newer_one_has_replaced_ends_and_is_not_what_goes_on(shop: OperatorShop) -> None:
+    claims: list[Path] = []
+
+    def taken_over(step: str, table: TableId) -> None:
+        """A newer run has begun, and ended."""
+        if step == "before" and not claims:
+            claims.extend(sorted(Path(shop.base).glob("default/shop/**/epoch.*"))[-1:])
+            number, held = int(claims[0].name.split(".")[1]), LeaseRecord.from_bytes(claims[0].read_bytes())
+            assert held is not None
+            ended = held.renewed(datetime.now(UTC), released=True)
+            claims[0].with_name(f"epoch.{number + 1:020d}").write_bytes(ended.to_bytes())
+
+    fill(shop)
+    shop.until_current()
+    shop.sql("INSERT INTO notes VALUES ('later')")
+    in_memory_target.STORAGE.fault = taken_over
+    refused = shop.refused("RPL-7131", "run", shop.file, "--until-current")
+    assert claims
+    assert "main.notes" in shop.follow(refused, "RPL-7131", "status").stdout
     shop.goes_on()
 
 

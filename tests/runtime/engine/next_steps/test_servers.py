@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from replicator_runtime.config import build_pipeline
@@ -19,14 +20,19 @@ from replicator_runtime.engine.run_state.open_run import directory_of, open_run
 from replicator_runtime.engine.run_state.plugin_contexts import source_key
 from replicator_runtime.engine.worker import run
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError
-from replicator_source_mysql import MySqlSource
+from replicator_source_mysql import MySqlOffset, MySqlSource
+from replicator_source_mysql.binlog.batches import json_updates
 from replicator_source_mysql.binlog.dump import binlog_stream
 from replicator_source_mysql.binlog.event import Kind
 from replicator_source_mysql.connect.packets import PacketReader, Packets
 from replicator_source_mysql.ddl.apply import apply_effects
+from replicator_source_mysql.ddl.history.schema_history import SchemaHistory
+from replicator_source_mysql.ddl.lex.session import Session
 from replicator_source_mysql.ddl.parse.effect import AlterTable, Unreadable
+from replicator_source_mysql.ddl.parse.statement import read_statement
 from replicator_source_mysql.streaming import reader
 from replicator_source_mysql.streaming.schema_tracker import HISTORY_KEY
+from replicator_source_mysql.types.json.diff import updated_documents
 from replicator_source_postgres import PostgresSource
 from tests.follows import follows
 from tests.runtime.engine import in_memory_target
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
     from replicator_sdk import DeltaSource
     from replicator_source_mysql.ddl.apply.known_tables import KnownTables
     from replicator_source_mysql.ddl.apply.table_change import TableChange
+    from replicator_source_mysql.types.values.out_of_range import ColumnPolicy
     from tests.services.mysql.server import MysqlDatabase
     from tests.services.postgres.server import PostgresDatabase
 
@@ -101,6 +108,11 @@ def postgres(shop: Shop, postgres_database: PostgresDatabase) -> ServerShop:
 @pytest.fixture
 def mariadb(shop: Shop, mariadb_database: MysqlDatabase) -> ServerShop:
     return ServerShop(shop, MySqlSource, mariadb_database, mariadb_database.query)
+
+
+@pytest.fixture
+def mysql(shop: Shop, mysql_database: MysqlDatabase) -> ServerShop:
+    return ServerShop(shop, MySqlSource, mysql_database, mysql_database.query)
 
 
 def read_by_another(shop: ServerShop) -> None:
@@ -278,3 +290,71 @@ def test_a_table_whose_statement_is_not_understood_is_copied_again(
                 mariadb.run()
     resync(mariadb, "notes")
     mariadb.three_runs()
+
+
+def without_log(shop: ServerShop, statement: str) -> None:
+    """A statement that the server leaves out of its log."""
+    with shop.database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_log_bin = 0")
+        cursor.execute(statement)
+
+
+@follows("RPL-3737")
+def test_a_member_of_an_enum_that_the_log_does_not_announce_is_known_after_a_reset(mariadb: ServerShop) -> None:
+    mariadb.database.execute("ALTER TABLE notes ADD mood ENUM('good', 'bad')")
+    mariadb.run()
+    without_log(mariadb, "ALTER TABLE notes MODIFY mood ENUM('good', 'bad', 'new')")
+    mariadb.database.execute("UPDATE notes SET mood = 'new' WHERE id = 2")
+    for _ in range(2):
+        with pytest.raises(ReplicatorError, match=r"RPL-3737.*replicator reset PIPELINE"):
+            mariadb.run()
+        resync(mariadb, "notes")  # the log before the copy, and after it, is decoded as before
+    reset(mariadb.pipeline())
+    mariadb.three_runs()
+
+
+@follows("RPL-3750")
+def test_a_table_whose_definition_the_history_does_not_have_is_known_after_a_reset(mariadb: ServerShop) -> None:
+    """A former release has stored a statement that it did not understand."""
+    mariadb.run()
+    with open_run(mariadb.pipeline()) as opened:
+        saved, stored = opened.offsets.latest(), opened.store.get(source_key(HISTORY_KEY))
+        assert saved is not None
+        assert stored is not None
+        known = SchemaHistory.load(stored)
+        statement = read_statement("ALTER TABLE notes FROBNICATE", Session(mariadb.database.name))
+        known.apply(statement, MySqlOffset.from_fields(saved.fields))
+        opened.store.put(source_key(HISTORY_KEY), known.dump())
+    mariadb.database.execute("UPDATE notes SET name = 'x' WHERE id = 2")
+    for _ in range(2):
+        with pytest.raises(ReplicatorError, match=r"RPL-3750.*replicator reset PIPELINE"):
+            mariadb.run()
+        resync(mariadb, "notes")
+    reset(mariadb.pipeline())
+    mariadb.three_runs()
+
+
+@follows("RPL-3738", "RPL-3739")
+@pytest.mark.parametrize(("document", "code"), [(b"\xff\xff", "RPL-3738"), (b"\x00\x00\x00\x04\x00", "RPL-3739")])
+def test_a_table_whose_documents_are_not_those_of_the_log_is_right_after_a_reset(
+    mysql: ServerShop, monkeypatch: pytest.MonkeyPatch, document: bytes, code: str
+) -> None:
+    """The document before a partial update is bytes of no kind, or an empty object."""
+
+    def other(before: pa.BinaryArray, diffs: pa.BinaryArray, policy: ColumnPolicy) -> pa.StringArray:
+        return updated_documents(pa.array([document] * len(before), pa.binary()), diffs, policy)
+
+    mysql.database.execute("ALTER TABLE notes ADD paper JSON")
+    mysql.database.execute("UPDATE notes SET paper = JSON_OBJECT('words', JSON_OBJECT('first', 'long enough'))")
+    mysql.run()
+    with monkeypatch.context() as patch:
+        patch.setattr(json_updates, "updated_documents", other)
+        with mysql.database.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SET SESSION binlog_row_value_options = 'PARTIAL_JSON'")
+            cursor.execute("UPDATE notes SET paper = JSON_SET(paper, '$.words.first', 'enough') WHERE id = 2")
+        for _ in range(2):
+            with pytest.raises(ReplicatorError, match=rf"{code}.*replicator reset PIPELINE"):
+                mysql.run()
+            resync(mysql, "notes")
+        reset(mysql.pipeline())
+        mysql.three_runs()

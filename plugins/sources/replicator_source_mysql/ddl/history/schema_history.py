@@ -166,7 +166,7 @@ class SchemaHistory:
             code="RPL-3750",
             table=str(table),
             position=str(since),
-            hint=f"report the statement; {COPY_TABLE_AGAIN}",
+            hint=f"report the statement; {COPY_AGAIN}",
         )
 
     def tables(self) -> list[TableId]:

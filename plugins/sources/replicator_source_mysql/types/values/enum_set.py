@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.authoring.arrow_buffers import with_nulls
-from replicator_source_mysql.hints import COPY_TABLE_AGAIN
+from replicator_source_mysql.hints import COPY_AGAIN
 from replicator_source_mysql.types.values.arrays import Cells
 from replicator_source_mysql.types.values.out_of_range import ColumnPolicy
 
-_HINT = f"the table's structure at this log position is not the known one: {COPY_TABLE_AGAIN}"
+_HINT = f"the table's structure at this log position is not the known one, and a copy of the table alone does not change that: {COPY_AGAIN}"
 
 
 def enum_members(cells: Cells, members: tuple[str, ...], policy: ColumnPolicy) -> pa.StringArray:

@@ -275,7 +275,7 @@ def test_an_enum_of_more_than_255_members_and_its_refused_value() -> None:
     [("enum('a','b')", 247, b"\x03"), ("set('a','b')", 248, b"\x04"), ("enum('a')", 247, b"\xff\xff")],
 )
 def test_a_member_that_does_not_exist_is_an_error(kind: str, code: int, value: bytes) -> None:
-    with pytest.raises(DataError, match=r"RPL-3737.*not the known one.*table resync"):
+    with pytest.raises(DataError, match=r"RPL-3737.*not the known one.*replicator reset"):
         from_log(column(kind), code, 1, [value])
 
 
