@@ -21,7 +21,7 @@ from replicator_source_mysql.ddl.history.schema_history import SchemaHistory
 from replicator_source_mysql.ddl.parse.effect import Harmless, StatementDml
 from replicator_source_mysql.ddl.parse.statement import read_statement
 from replicator_source_mysql.definition import TableDefinition
-from replicator_source_mysql.hints import COPY_AGAIN, COPY_TABLE_AGAIN
+from replicator_source_mysql.hints import ALONE, COPY_AGAIN, COPY_TABLE_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
 from replicator_source_mysql.starts.former_tables import former_tables
 from replicator_source_mysql.starts.log_walk import LogWalk
@@ -261,5 +261,6 @@ def _refuse_statement(tables: Collection[TableId], captured: CapturedTables, pla
         code="RPL-3793",
         table=str(touched[0]) if touched else None,
         position=str(place),
-        hint=f"set binlog_format=ROW for all sessions, then {COPY_TABLE_AGAIN if touched else COPY_AGAIN}",
+        hint="set binlog_format=ROW for all sessions, then "
+        + (f"{COPY_TABLE_AGAIN}, {ALONE}" if touched else COPY_AGAIN),
     )

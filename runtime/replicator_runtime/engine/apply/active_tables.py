@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_runtime.engine.tables.table_watermark import TableWatermark
-    from replicator_sdk import Position, TableId, TableSchema
+    from replicator_sdk import Offset, Position, TableId, TableSchema
 
 log = structlog.get_logger()
 
@@ -136,8 +136,13 @@ class ActiveTables:
         self._lifecycle.drop_lane(record, why)
         self._stop_taking(record.table)
 
-    def failed(self, table: TableId, error: Exception) -> None:
+    def failed(self, table: TableId, error: Exception, *, read_to: Offset | None = None) -> None:
         """One table failed: it stops alone, for a while or until the next start, or all is replayed.
+
+        Args:
+            table: The table.
+            error: Its error.
+            read_to: As for `TableLifecycle.fail`.
 
         Raises:
             Rejoin: When the table is to be copied again.
@@ -153,7 +158,7 @@ class ActiveTables:
                 raise Rejoin
             else:
                 error = _no_copy(table, error)
-        self._lifecycle.fail(record, error)
+        self._lifecycle.fail(record, error, read_to=read_to)
         self._stop_taking(table)
 
     def _keeps(self, record: TableRecord) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from replicator_sdk import Offset, TableId
 
 log = structlog.get_logger()
-_LATER = "it has failed for too long: it is copied again, and the source's log may go on without it"
+_LATER = "it is copied again, and the source's log may go on without it until then"
 _NO_COPY = (
     "it has failed for too long and holds the offset; it is not copied again, since the source takes no snapshots or the"
     " target keeps rows that the source has deleted: repair it before the log is cut off"
@@ -71,6 +71,15 @@ class LogRelease:
         """Whether the table has held the log for too long."""
         since = _holds_since(record)
         return since is not None and time.time() >= since + self._held_seconds
+
+    def needs_no_log(self, record: TableRecord, read_to: Offset | None) -> bool:
+        """Whether the table, which has stopped, is copied again without holding the log.
+
+        So it is when it gave the log up before, or has held it for too long; and when the log cannot be read for it further than
+        `read_to`, and its copy began later: the table has what cannot be read, which would end each run.
+        """
+        has_it = read_to is not None and record.snapshot is not None and read_to < record.snapshot.first
+        return record.released or self.is_due(record) or has_it
 
     def copy_again_at(self, record: TableRecord) -> float | None:
         """When the table is copied again unless it works before, in seconds since 1970; None when it does not fail."""

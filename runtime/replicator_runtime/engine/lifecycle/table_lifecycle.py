@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.tables.rename_step import Rename, RenameStep
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_runtime.engine.tables.table_watermark import TableWatermark
-    from replicator_sdk import Position, TableId
+    from replicator_sdk import Offset, Position, TableId
 
 register("engine.release.before_save", "engine.release.after_save")
 log = structlog.get_logger()
@@ -53,8 +53,8 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         run: The same.
         positions: The last durable position of each table.
         copies: The copies that run now. A table that fails, is copied again or forgotten has none from then on.
-        takes_snapshots: Whether the engine copies the source's tables; known once an attempt has begun.
-        takes_lanes: Whether the target says how far its tables are, so that they can have lanes; likewise.
+        takes_snapshots: Whether the engine copies the source's tables; known once an attempt has begun, as the next.
+        takes_lanes: Whether the target says how far its tables are, so that they can have lanes.
         settled_watermarks: Left by an attempt that ended so that other tables can join; the next attempt takes them.
         postponed: New tables that are not taken in yet.
     """
@@ -249,8 +249,10 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
 
     # --- it fails
 
-    def fail(self, record: TableRecord, error: Exception) -> bool:
+    def fail(self, record: TableRecord, error: Exception, *, read_to: Offset | None = None) -> bool:
         """Stop the table while the others continue: for a while, or until the next start of the run.
+
+        `read_to` is how far the log was read, where it is the reader that failed for the table.
 
         Returns:
             Whether it is tried again in this run.
@@ -269,7 +271,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
             raise error
         delay = self._budgets.next_delay(record.table) if decided is Verdict.RETRY else None
         if delay is None:
-            self._stop(record, Cause.FAIL, error)
+            self._stop(record, Cause.FAIL, error, read_to)
             return False
         self.copies.end(record.table)
         self.run.failed(record.table, error, retried_in=delay)
@@ -285,12 +287,11 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
     def stop(self, record: TableRecord, error: Exception) -> None:
         """Stop the table until the next start of the run; durable when this returns.
 
-        A table whose log misses changes is copied again at that start: its snapshot is forgotten here. Where the source takes
-        no snapshots, it is refused from then on, and holds no offset.
+        A table whose log misses changes is copied again at that start: its snapshot is forgotten here. Where the source takes no snapshots, it is refused from then on, and holds no offset.
         """
         self._stop(record, Cause.STOP, error)
 
-    def _stop(self, record: TableRecord, cause: Cause, error: Exception) -> None:
+    def _stop(self, record: TableRecord, cause: Cause, error: Exception, read_to: Offset | None = None) -> None:
         self.run.failed(record.table, error)
         self.copies.end(record.table)
         self._stopped[record.table] = error
@@ -298,7 +299,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         if isinstance(error, TableHistoryLostError):
             self._give_history_up(record)
         self._show_failing(record, cause, error)
-        if self._can_be_copied_again(record) and (record.released or self._release.is_due(record)):
+        if self._can_be_copied_again(record) and self._release.needs_no_log(record, read_to):
             self._give_log_up(record)
         else:
             self.save()

@@ -201,7 +201,7 @@ class Stream:
         here = [r for r in records if str(r.schema_at(self._batcher.offset).table) == error.table]
         for record in here or [r for r in records if str(r.table) == error.table]:
             self._in_flight.flush()
-            self._tables.failed(record.table, self._judged(record, error))
+            self._tables.failed(record.table, self._judged(record, error), read_to=self._batcher.offset)
             raise Rejoin
 
     def _judged(self, record: TableRecord, error: ReplicatorError) -> ReplicatorError:

@@ -288,7 +288,24 @@ def test_a_table_whose_statement_is_not_understood_is_copied_again(
         for _ in range(2):
             with pytest.raises(ReplicatorError, match=r"RPL-3790.*table resync NAME TABLE --in-place"):
                 mariadb.run()
-    resync(mariadb, "notes")
+        resync(mariadb, "notes")
+        with pytest.raises(ReplicatorError, match=r"RPL-3790"):
+            mariadb.run()  # it is copied, the statement before that is met, and the log goes on without the table
+        mariadb.run()
+    mariadb.three_runs()
+
+
+@follows("RPL-3793")
+def test_a_table_whose_rows_a_logged_statement_changed_is_copied_again(mariadb: ServerShop) -> None:
+    mariadb.run()
+    with mariadb.database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION binlog_format = STATEMENT")
+        cursor.execute("UPDATE notes SET name = 'by a statement' WHERE id = 1")
+        connection.commit()
+    for _ in range(2):
+        with pytest.raises(ReplicatorError, match=r"RPL-3793.*table resync NAME TABLE --in-place"):
+            mariadb.run()
+        resync(mariadb, "notes")
     mariadb.three_runs()
 
 
