@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.maintenance.table_locks import TableLocks
     from replicator_runtime.engine.slices.slice_store import SliceStore
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import DistributedLog, LogSlice, RangeConsumer, TableId
+    from replicator_sdk import DistributedLog, LogSlice, Offset, RangeConsumer, TableId
 
 register("engine.late_table.applied", "engine.late_table.reached", "engine.late_table.joined")
 log = structlog.get_logger()
@@ -272,7 +272,7 @@ class _OneTable:
 class _OneActive(ActiveTables):
     """One late table. When it fails it holds no offset, as before: what it lacks stays in the log."""
 
-    def failed(self, table: TableId, error: Exception) -> None:
+    def failed(self, table: TableId, error: Exception, *, read_to: Offset | None = None) -> None:
         """It stops alone: for a while, until the next start, or for good, where the log has not all of its changes any more.
 
         Raises:
@@ -288,4 +288,4 @@ class _OneActive(ActiveTables):
             self._lifecycle.fail_lane(record, error)
             self._stop_taking(table)
         else:
-            super().failed(table, error)
+            super().failed(table, error, read_to=read_to)
