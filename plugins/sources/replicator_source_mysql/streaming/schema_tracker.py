@@ -256,11 +256,11 @@ def _refuse_statement(tables: Collection[TableId], captured: CapturedTables, pla
     touched = [table for table in tables if table in captured]
     if tables and not touched:
         return
+    again = f"{COPY_TABLE_AGAIN}, {ALONE}" if touched else COPY_AGAIN
     raise NeedsUserError(
         "rows were changed by a statement that was logged as text (binlog_format is not ROW)",
         code="RPL-3793",
         table=str(touched[0]) if touched else None,
         position=str(place),
-        hint="set binlog_format=ROW for all sessions, then "
-        + (f"{COPY_TABLE_AGAIN}, {ALONE}" if touched else COPY_AGAIN),
+        hint=f"set binlog_format=ROW for all sessions, then {again}",
     )

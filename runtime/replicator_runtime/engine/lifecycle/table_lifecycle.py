@@ -251,7 +251,6 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
 
     def fail(self, record: TableRecord, error: Exception, *, read_to: Offset | None = None) -> bool:
         """Stop the table while the others continue: for a while, or until the next start of the run.
-
         `read_to` is how far the log was read, where it is the reader that failed for the table.
 
         Returns:

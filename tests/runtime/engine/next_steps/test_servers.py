@@ -295,7 +295,6 @@ def test_a_table_whose_statement_is_not_understood_is_copied_again(
     mariadb.three_runs()
 
 
-@follows("RPL-3793")
 def test_a_table_whose_rows_a_logged_statement_changed_is_copied_again(mariadb: ServerShop) -> None:
     mariadb.run()
     with mariadb.database.connect() as connection, connection.cursor() as cursor:
