@@ -25,7 +25,7 @@ def some(cases: Sequence[Case], most: int, *, name: str) -> Sequence[Case]:
 
     Args:
         cases: What may be tried: points of a kill, sources, servers.
-        most: How many are tried in `make test`.
+        most: How many are tried in `make test`; 0 for none.
         name: Of the test: tests that share cases begin at different ones. The same ones at each run.
     """
     if ALL_CASES or len(cases) <= most:
@@ -49,10 +49,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     cases: dict[str, list[str]] = {}
     for item in items:
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item.nodeid)
-    tried = {
-        node
-        for test, nodes in cases.items()
-        for node in (some(nodes, costly.get(test, len(nodes)), name=test) if costly.get(test) != 0 else ())
-    }
+    tried = {node for test, nodes in cases.items() for node in some(nodes, costly.get(test, len(nodes)), name=test)}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in tried])
     items[:] = [item for item in items if item.nodeid in tried]

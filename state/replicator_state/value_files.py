@@ -132,16 +132,15 @@ class ValueFiles:
             FencedError: When a newer run took over; no later run notices this call.
         """
         with self._lock:
-            own, older = self._file(name, self._epoch), [e for e in self._epochs(name) if e < self._epoch]
-            files = [self._file(name, epoch) + part for epoch in (self._epoch, *older) for part in ("", _PREVIOUS)]
-            kept = f"damaged-{name}"
+            own, kept = self._file(name, self._epoch), f"damaged-{name}"
+            epochs = (self._epoch, *self._before_mine(name))
+            files = [self._file(name, epoch) + part for epoch in epochs for part in ("", _PREVIOUS)]
             newest = next((content for file in files if (content := self._raw(file)) is not None), None)
             if newest is not None:
                 self.write(kept, newest, "keep a damaged state file")
             self.write(own, _sealed(_ABSENT), "set damaged state aside")
-            for file in files:
-                if file != own:
-                    self._remove(file)
+            self._remove(own + _PREVIOUS)
+            self._remove_older(name)
             self._written.pop(name, None)
             self._own[name] = None
             self._fence()
@@ -151,12 +150,6 @@ class ValueFiles:
                 kept,
                 extra={"code": "RPL-7124"},
             )
-
-    def _raw(self, file: str) -> bytes | None:
-        try:
-            return self._retry.run("read state", lambda: self.folder.read(file))
-        except FileNotFoundError:
-            return None
 
     def write(self, file: str, content: bytes, what: str) -> None:
         """Replace `file`, unless a newer run took over; asks so before each try."""
@@ -170,10 +163,10 @@ class ValueFiles:
 
     def _present(self, name: str, file: str) -> bytes | None:
         """The file's content when it is a whole value; what this run wrote last is known without its checksum."""
+        content = self._raw(file)
         try:
-            content = self._retry.run("read state", lambda: self.folder.read(file))
-            known = content == self._written.get(name) or _opened(content).startswith(_MAGIC)
-        except (FileNotFoundError, UnreadableError):
+            known = content is not None and (content == self._written.get(name) or _opened(content).startswith(_MAGIC))
+        except UnreadableError:
             return None
         return content if known else None
 
@@ -203,8 +196,7 @@ class ValueFiles:
 
     def _adopt(self, name: str) -> None:
         """Make the value this run begins with its own, also that there is none."""
-        older = self._epochs(name)
-        found = self._first_readable(name, older)
+        found = self._first_readable(name, self._epochs(name))
         own = self._file(name, self._epoch)
         if not self._retry.run("read state", lambda: self.folder.exists(own)):
             content = _sealed(_ABSENT if found.value is None else _MAGIC + found.value)
@@ -213,11 +205,17 @@ class ValueFiles:
             if found.value is not None:
                 self.write(own + _PREVIOUS, content, "take over state")
             failpoint("state.adopt.after")
-        for epoch in older:
-            if epoch < self._epoch:
-                for file in (self._file(name, epoch) + _PREVIOUS, self._file(name, epoch)):
-                    self._remove(file)
+        self._remove_older(name)
         self._own[name] = found.recovered_from
+
+    def _before_mine(self, name: str) -> list[int]:
+        return [epoch for epoch in self._epochs(name) if epoch < self._epoch]
+
+    def _remove_older(self, name: str) -> None:
+        """Remove the files of earlier runs."""
+        for epoch in self._before_mine(name):
+            for file in (self._file(name, epoch) + _PREVIOUS, self._file(name, epoch)):
+                self._remove(file)
 
     def _epochs(self, name: str) -> list[int]:
         """The epochs that have files of this value, highest first; of a run, as of its first value."""
@@ -259,12 +257,18 @@ class ValueFiles:
 
     def _read(self, file: str) -> tuple[bytes | None, str | None]:
         """The file's checked content, or why there is none: (None, None) when it is absent."""
+        content = self._raw(file)
         try:
-            return _opened(self._retry.run("read state", lambda: self.folder.read(file))), None
-        except FileNotFoundError:
-            return None, None
+            return None if content is None else _opened(content), None
         except UnreadableError as error:
             return None, str(error)
+
+    def _raw(self, file: str) -> bytes | None:
+        """The file's content, checked by no one; None when it is absent."""
+        try:
+            return self._retry.run("read state", lambda: self.folder.read(file))
+        except FileNotFoundError:
+            return None
 
     def _remove(self, file: str) -> None:
         def attempt() -> None:

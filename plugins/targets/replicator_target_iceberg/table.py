@@ -175,10 +175,12 @@ class TargetTable:
 
     def note_partitions(self, attempt: Attempt) -> None:
         """Log once where the table is partitioned otherwise than the settings say: they are for new tables."""
-        wanted, version = self._config.partitioning_of(self.table), attempt.version
-        if self._is_compared or wanted is None or version is None:
+        version = attempt.version
+        if self._is_compared or version is None:
             return
         self._is_compared = True
+        if (wanted := self._config.partitioning_of(self.table)) is None:
+            return
         found = described(version.partitioning, version.schema["fields"])
         if found != wanted:
             log.warning(

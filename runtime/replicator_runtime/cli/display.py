@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from replicator_runtime.cli.report import printable, say
+from replicator_runtime.engine.views.phases import ENDED
 from replicator_runtime.observability.next_steps import completed
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 PLAIN_INTERVAL_SECONDS = 10.0
 REPEAT_SECONDS = 60.0
-_ENDED = frozenset({"done", "failed"})
 _COLOURS = {"FAILING": "red", "REPLICATING": "green", "SNAPSHOTTING": "cyan", "PAUSED": "yellow"}
 
 
@@ -141,7 +141,7 @@ def run_words(view: RunView) -> list[str]:
     states = [t.state.value for t in view.tables]
     counted = [f"{states.count(state)} {state.lower()}" for state in dict.fromkeys(sorted(states))]
     # Of a run that has ended nothing is known any more: its last line says what it did, and `run` where it ended.
-    lag = [] if view.phase in _ENDED else [f"lag {seconds_words(view.lag_seconds)}"]
+    lag = [] if view.phase in ENDED else [f"lag {seconds_words(view.lag_seconds)}"]
     return [*counted, f"{view.rows_per_second:,.0f} rows/s", *lag]
 
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from replicator_runtime.engine.views.phases import ENDED
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replicator_state import ReplicatorDirectory
 
 SILENT_AFTER_SECONDS = 60.0
-_ENDED = frozenset({"done", "failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Liveness:
 
 def liveness(directory: ReplicatorDirectory, status: Mapping[str, Any]) -> Liveness:
     """Of the replicator whose last status is given. A process on this host is looked for, one elsewhere cannot be."""
-    if status.get("phase") in _ENDED:
+    if status.get("phase") in ENDED:
         return Liveness()
     age = (datetime.now(UTC) - datetime.fromisoformat(str(status["updated"]))).total_seconds()
     lease = directory.newest_lease()

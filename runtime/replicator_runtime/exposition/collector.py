@@ -43,7 +43,6 @@ class RunCollector(Collector):
         self._limit = table_limit
         self._progress = progress
         self._labels: dict[TableId, str] = {}
-        self._own = 0
         self._unseen: set[TableId] = set()
         self._lock = threading.Lock()
 
@@ -83,23 +82,21 @@ class RunCollector(Collector):
         if table is None or isinstance(table, str):
             return table or ""
         if table not in self._labels:
-            is_own = self._own < self._limit
-            self._labels[table] = str(table) if is_own else OTHER
-            self._own += is_own
+            own = sum(label != OTHER for label in self._labels.values())
+            self._labels[table] = str(table) if own < self._limit else OTHER
         return self._labels[table]
 
     def _forget_unseen(self, seen: set[TableId | str | None]) -> None:
         """Give the place of a table that is gone to the next one. Twice in a row: the first time it may be one that is just renamed."""
         unseen = self._labels.keys() - seen
         for table in unseen & self._unseen:
-            self._own -= self._labels.pop(table) != OTHER
+            del self._labels[table]
         self._unseen = unseen & self._labels.keys()
 
     def _renamed(self, names: Mapping[TableId, TableId]) -> None:
         with self._lock:
             known = {new: self._labels[old] for old, new in names.items() if old in self._labels}
             self._labels |= {new: label if label == OTHER else str(new) for new, label in known.items()}
-            self._own = sum(label != OTHER for label in self._labels.values())
             self._unseen -= known.keys()
 
     def _family(self, metric: Metric, series: _Series) -> Family:

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replicator_runtime.engine.run_state.progress import PHASES
 from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.engine.views.phases import PHASES
 from replicator_runtime.exposition.catalogue import OTHER
 from replicator_runtime.observability.metrics import FAILURES, SNAPSHOT_ROWS
 from replicator_sdk.authoring.stored_form import release

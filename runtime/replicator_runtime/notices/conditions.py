@@ -100,12 +100,10 @@ class Conditions:
             for one in stored["conditions"]
         }
         reported = {(kind, number): at for kind, number, at in stored.get("reported", ())}
-        self._all, self._reported, self.copying, self._gone_run = (
-            known,
-            reported,
-            stored["copying"],
-            stored.get("goneRun", ""),
-        )
+        copying, gone_run = stored["copying"], stored.get("goneRun", "")
+        # Not before all of it was read: what cannot be read changes nothing.
+        self._all, self._reported = known, reported
+        self.copying, self._gone_run = copying, gone_run
 
     def save(self, store: StateStore) -> None:
         """Store what has changed, durable when this returns.

@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError
 from replicator_sdk.errors import RetryableError
 from replicator_target_iceberg.arrangement.partitioning import Partition, Partitioning
 from replicator_target_iceberg.arrangement.sorting import Sorting
+from replicator_target_iceberg.config import CODEC, LEVEL
 from replicator_target_iceberg.files.data_file import NewFile
 from replicator_target_iceberg.files.form import FileForm
 from replicator_target_iceberg.files.live_files import DeleteRef, LiveFile
@@ -79,7 +80,8 @@ class Change:
     def form(self) -> FileForm:
         """How new files are written."""
         with java_errors("read the table's properties"):
-            properties = dict(self._transaction.table().properties())
+            asked = self._transaction.table().properties()
+            properties = {name: text for name in (CODEC, LEVEL) if (text := asked.get(name)) is not None}
         return FileForm.of(self.partitioning, self.sorting, self.schema["fields"], properties)
 
     def specs(self) -> dict[int, Partitioning]:

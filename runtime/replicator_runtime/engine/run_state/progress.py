@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from replicator_runtime.engine.run_state.last_errors import LastErrors
 from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.engine.views.phases import ENDED
 from replicator_runtime.observability.redaction import redact
 from replicator_sdk import TableId
 
@@ -25,9 +26,7 @@ _NOT_READING = frozenset({"retrying", "snapshot", "paused"})
 SILENT_SECONDS = 12.0
 """A source that can be asked every few seconds and has not answered for so long is taken for one that is away."""
 _IDLE_SECONDS = 2.0
-_ENDED = frozenset({"done", "failed"})
 _FAILING = frozenset({"retrying", "failed"})
-PHASES = ("starting", "snapshot", "streaming", "retrying", "paused", "stopping", "maintenance", "done", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,7 +430,7 @@ class Progress:
         return silent if self._source is not None and silent > SILENT_SECONDS else 0.0
 
     def _lag(self) -> float | None:
-        if self.phase in _ENDED:
+        if self.phase in ENDED:
             return None
         if self._caught_up and self._caught_up_at is not None:
             since = 0.0 if self._is_reading else max(time.time() - self._caught_up_at, self._silent_seconds())
@@ -456,7 +455,7 @@ class Progress:
         return max(0.0, time.time() + ahead - timestamp / 1e6)
 
     def _lag_of(self, view: TableView, of_the_run: float | None) -> float | None:
-        if self.phase in _ENDED:
+        if self.phase in ENDED:
             return None
         has_lane = view.pause is not None and view.pause.is_open and not view.holds_log
         if has_lane and view.pause is not None and view.pause.oldest_at is not None:

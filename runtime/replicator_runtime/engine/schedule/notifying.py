@@ -11,6 +11,7 @@ import structlog
 from replicator_runtime.config.default_paths import default_base_path
 from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.schedule.run_conditions import WORKS, RunConditions
+from replicator_runtime.engine.views.phases import ENDED
 from replicator_runtime.notices.conditions import Conditions, Key
 from replicator_runtime.notices.delivery import NOT_SENT
 from replicator_runtime.notices.messages import message
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 _NOT_COPIED: Final = frozenset({"PENDING", "SNAPSHOTTING"})
-_ENDED: Final = frozenset({"done", "failed"})
 _LOOK_SECONDS: Final = 2.0
 _END_SECONDS: Final = 5.0
 _END_LOOK_SECONDS: Final = 0.05
@@ -54,7 +54,7 @@ class Notices:
         try:
             known.load(store)
             before = store.read_status() or {}
-            if before and before["phase"] not in _ENDED:
+            if before and before["phase"] not in ENDED:
                 text = f"run {before['runId']} was last seen at {before['updated']}, in the phase {before['phase']}; it was killed, or its host is gone"
                 known.run_is_gone(time.time(), str(before["runId"]), text)
             if known.copying is None:

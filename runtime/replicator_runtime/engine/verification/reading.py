@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from replicator_runtime.engine.run_state.spark_handle import SparkHandle
 from replicator_runtime.engine.tables.rewind_note import load_note
 from replicator_runtime.engine.tables.table_store import TableStore
+from replicator_runtime.engine.views.phases import ENDED
 from replicator_runtime.observability.lineage import Lineage
 from replicator_runtime.observability.metrics import MetricsRegistry
 from replicator_sdk import DeltaSourceContext, DeltaTargetContext, EventReaderDefinition
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import Offset, SnapshotReader, TableId, TableReader
     from replicator_state import ReplicatorDirectory
-
-_ENDED = frozenset({"done", "failed"})
 
 
 @dataclass(slots=True)
@@ -71,7 +70,7 @@ class Reading:
     def has_ended(self) -> bool:
         """Whether the last run says that it has ended; one that was killed does not."""
         status = self.directory.states().read_status()
-        return status is None or status.get("phase") in _ENDED
+        return status is None or status.get("phase") in ENDED
 
     def snapshot_reader(self) -> SnapshotReader:
         """A reader of the source's tables; the caller closes it.
