@@ -1,6 +1,6 @@
 """Writes the generated pages, and the generated parts of pages, from the code: settings, commands, error codes, states.
 
-    python scripts/reference_docs.py           # rewrite docs/errors/*.md, docs/runbooks/*.md, the marked parts of docs/*.md and ARCHITECTURE.md
+    python scripts/reference_docs.py           # rewrite docs/errors/*.md, docs/runbooks/*.md, docs/openapi.json, the marked parts of docs/*.md and ARCHITECTURE.md
     python scripts/reference_docs.py --check   # list the pages that are out of date; exit code 1 when there is one
 
 A part is between `<!-- begin NAME -->` and `<!-- end NAME -->`. Tests compare pages and code (`tests/docs/`).

@@ -15,6 +15,9 @@ say "Fetching the PostgreSQL servers, Kafka, the S3 server and the emulators of 
 "$venv/bin/python" -m tests.services.azure.setup >&2
 "$venv/bin/python" -m tests.services.spark.class_archive >&2
 
+# The page is tested in Debian's browser; no other can be had from the package registries.
+command -v chromium >/dev/null || install_packages chromium fonts-dejavu-core
+
 # They come from Debian's packages, unpacked into the cache; the keyring has the signatures they are checked against.
 if command -v apt-get >/dev/null; then
   [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || install_packages debian-archive-keyring

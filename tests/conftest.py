@@ -13,13 +13,19 @@ from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # as the target bigquery does: before anything imports gRPC
 
+from replicator_runtime.observability.redaction import redactor
 from tests.crash import kills
 from tests.files_in_memory import keep_files_in_memory
 
 keep_files_in_memory()
 
-# Beside other work an example takes as long as it takes: that is no failure.
-settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Beside other work an example takes as long as it takes: that is no failure. Other examples are tried at each run.
+settings.register_profile(
+    "busy machine",
+    max_examples=100 if os.environ.get("ALL_CASES") else 30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("busy machine")
 
 pytest_plugins = [
@@ -52,6 +58,13 @@ def _logging_as_before() -> Iterator[None]:
     root.setLevel(level)
     logging.raiseExceptions = raises
     root.handlers[:] = [handler for handler in root.handlers if type(handler) is not logging.StreamHandler]
+
+
+@pytest.fixture(autouse=True)
+def _no_secret_of_other_tests() -> Iterator[None]:
+    """What a test registers as a secret is not masked in the output of later ones: it may be a part of any text."""
+    yield
+    redactor().forget()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -19,7 +19,7 @@ from replicator_sdk.source import DeltaSource, EventReaderDefinition
 from replicator_state import ReplicatorDirectory
 
 if TYPE_CHECKING:
-    from replicator_runtime.config import Pipeline, SelectedTable
+    from replicator_runtime.config import Pipeline, PipelineEnd, SelectedTable
     from replicator_runtime.stored_tables import NextRun
     from replicator_sdk.discovery.assessment import TableAssessor
     from replicator_sdk.discovery.table_registry import TableRegistry
@@ -128,6 +128,14 @@ def assess_pipeline(pipeline: Pipeline) -> PipelineAssessment:
             if not any(f.severity is Severity.ERROR for f in source):
                 source.append(_finding_of(error, None))
     return PipelineAssessment(tuple(source), tuple(target), tuple(tables))
+
+
+def assess_end(end: PipelineEnd) -> PipelineAssessment:
+    """Connect to one end and assess it as a whole."""
+    with end.plugin.create_table_assessor() as assessor:
+        findings = assessor.assess().findings
+    is_source = isinstance(end.plugin, DeltaSource)
+    return PipelineAssessment(findings if is_source else (), () if is_source else findings, ())
 
 
 def _assess_tables(

@@ -7,9 +7,11 @@ A package that cannot be loaded is listed with its error and does not affect oth
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import metadata, resources
+from pathlib import Path
 from typing import Any, Literal
 
 import pluggy
@@ -70,6 +72,22 @@ class PluginListing:
 
     plugins: tuple[InstalledPlugin, ...]
     broken: tuple[BrokenPackage, ...]
+
+
+def documentation(plugin: InstalledPlugin) -> str:
+    """What a plugin's package says of it to users, in Markdown: its `documentation.md` or `README.md`, else the class's docstring.
+
+    The built-in packages get theirs from `docs/` when they are built; in a checkout it is read there.
+    """
+    package = sys.modules[plugin.plugin.__module__.partition(".")[0]]
+    if not hasattr(package, "__path__"):  # a module alone
+        return inspect.cleandoc(plugin.plugin.__doc__ or "")
+    folder = Path(str(resources.files(package)))
+    page = f"docs/{plugin.kind}-{plugin.name}.md"
+    for file in (folder / "documentation.md", *(parent / page for parent in folder.parents[1:3]), folder / "README.md"):
+        if file.is_file():
+            return file.read_text("utf-8")
+    return inspect.cleandoc(plugin.plugin.__doc__ or "")
 
 
 class PluginHost:

@@ -16,6 +16,31 @@ _OUT_OF_RANGE = (
 
 # Code → class, message and next step.
 BY_HAND: Mapping[str, tuple[str, str, str]] = {
+    "RPL-1522": (
+        "NeedsUserError",
+        "a pipeline's process was started where this service cannot see it",
+        "see that it does not run there any more, then start the pipeline again",
+    ),
+    "RPL-1530": (
+        "RetryableError",
+        "a pipeline's process was started on another host, and it is not known yet that it is gone",
+        "wait about two minutes; end it on that host where its lease is renewed: another one is started here then",
+    ),
+    "RPL-1529": (
+        "NeedsUserError",
+        "the pipeline ran, and nothing of it is found now: …",
+        "see that what holds its state is reachable, then delete it again; where its state is lost, that removes the pipeline, and what is at the source stays",
+    ),
+    "RPL-1523": (
+        "RetryableError",
+        "a pipeline's process cannot be started",
+        "see that the machine has memory, disk space and processes left; it is tried again",
+    ),
+    "RPL-1524": (
+        "RetryableError",
+        "a pipeline's process ended without a report",
+        "look at the end of its log; where it was killed by signal 9, whether the machine ran out of memory",
+    ),
     "RPL-3010": (
         "DataError",
         "NaN or an infinity in a number, an infinite date, one BC or after 9999, a time of 24:00:00 or an array with other bounds than 1, which the standard type of its column cannot hold",

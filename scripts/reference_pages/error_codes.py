@@ -18,6 +18,7 @@ CODE = re.compile(r"RPL-\d{4}")
 
 # Names of hints that several modules import.
 _SHARED_HINTS = {
+    "ALONE",
     "COPY_AGAIN",
     "HEAL",
     "COPY_TABLE_AGAIN",
@@ -25,6 +26,7 @@ _SHARED_HINTS = {
     "FROM_NEW_SNAPSHOT",
     "NEW_SNAPSHOT",
     "OWN_PIPELINE",
+    "REFILL",
     "SUPERSEDED_HINT",
 }
 
@@ -50,8 +52,7 @@ class Meaning:
 def error_codes() -> dict[str, Meaning]:
     """Every code that the packages use, in ascending order."""
     found: dict[str, Meaning] = defaultdict(Meaning)
-    trees = {path: ast.parse(path.read_text("utf-8")) for path in _modules()}
-    named = {name: code for tree in trees.values() for node in tree.body for name, code in _named_codes(node)}
+    trees, named = _parsed()
     shared = {
         (_module(path), target.id): node.value
         for path, tree in trees.items()
@@ -90,8 +91,23 @@ def error_codes() -> dict[str, Meaning]:
     return dict(sorted(found.items()))
 
 
+def _parsed() -> tuple[dict[Path, ast.Module], dict[str, str]]:
+    """The modules that name a code, or a constant that is one; and those constants. A third of all: the others are not parsed."""
+    texts = {path: path.read_text("utf-8") for path in _modules()}
+    trees = {path: ast.parse(text) for path, text in texts.items() if CODE.search(text)}
+    named = {name: code for tree in trees.values() for node in tree.body for name, code in _named_codes(node)}
+    names = re.compile(rf"\b(?:{'|'.join(sorted({*named, *_SHARED_HINTS}))})\b")
+    return {
+        path: trees.get(path) or ast.parse(text) for path, text in texts.items() if path in trees or names.search(text)
+    }, named
+
+
 def _named_codes(node: ast.stmt) -> Iterator[tuple[str, str]]:
     """Names a statement gives to codes, one or several at once."""
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+        if code := _code(node.value, {}):
+            yield node.target.id, code
+        return
     if not isinstance(node, ast.Assign):
         return
     for target in node.targets:
@@ -159,7 +175,10 @@ def _read_function(
                 str(k.value): v for k, v in zip(extra.keys, extra.values, strict=True) if isinstance(k, ast.Constant)
             }
         code = _code(given.get("code"), named)
-        positional = [a for a in call.args if not _code(a, named)]
+        # A problem of the service names its HTTP status first.
+        positional = [
+            a for a in call.args if not _code(a, named) and not (isinstance(a, ast.Constant) and type(a.value) is int)
+        ]
         code = code or next((c for a in call.args if (c := _code(a, named))), None)
         if code is None:
             continue

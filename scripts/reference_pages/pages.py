@@ -9,6 +9,7 @@ from pathlib import Path
 from reference_pages.error_codes import ROOT
 from reference_pages.error_pages import AREAS, area_page, index_part
 from reference_pages.kit_flags import kit_flags_part
+from reference_pages.open_api import open_api
 from reference_pages.settings_and_commands import commands_part, pipeline_part, plugins_part
 from reference_pages.table_states import table_states_part
 from replicator_runtime.monitoring.alerts import ALERTS
@@ -24,9 +25,11 @@ PARTS: Mapping[tuple[str, str], Callable[[], str]] = {
     ("../ARCHITECTURE.md", "table states"): table_states_part,
 }
 
-WHOLE_PAGES: Mapping[str, Callable[[], str]] = {
-    f"errors/{name}.md": functools.partial(area_page, name) for name in AREAS
-} | {f"runbooks/{alert.page}": functools.partial(runbook, alert) for alert in ALERTS}
+WHOLE_PAGES: Mapping[str, Callable[[], str]] = (
+    {f"errors/{name}.md": functools.partial(area_page, name) for name in AREAS}
+    | {f"runbooks/{alert.page}": functools.partial(runbook, alert) for alert in ALERTS}
+    | {"openapi.json": open_api}
+)
 _WRITTEN_WHOLE = ("errors", "runbooks")
 
 

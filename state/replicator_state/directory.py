@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from replicator_sdk.errors import ConfigError, NeedsUserError
@@ -87,6 +88,11 @@ class ReplicatorDirectory:
         """The folder of all generations for messages, absolute and without credentials."""
         return self._home.place
 
+    @property
+    def local_home(self) -> Path | None:
+        """The folder of all generations on a local disk; None on another file system."""
+        return self._home.path if isinstance(self._home, LocalFolder) else None
+
     def generations(self) -> list[int]:
         """Generations that exist, ascending.
 
@@ -120,6 +126,14 @@ class ReplicatorDirectory:
     def is_newest(self) -> bool:
         """Whether no later generation exists."""
         return max(self.generations(), default=self.generation) <= self.generation
+
+    def newest(self) -> ReplicatorDirectory:
+        """The same replicator's state in the generation that is the newest one now; the first, where there is none.
+
+        Raises:
+            ReplicatorError: As `generations`.
+        """
+        return self.of_generation(max(self.generations(), default=1))
 
     def of_generation(self, generation: int) -> ReplicatorDirectory:
         """The same replicator's state in another generation, to read."""

@@ -9,7 +9,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -24,21 +24,27 @@ _ICEBERG = "replicator_target_iceberg"
 # Libraries that are no core dependency, and who may import them. A missing extra must break its own plugin and nothing else.
 DRIVERS: dict[str, frozenset[str]] = {
     "adbc_driver_postgresql": frozenset({_POSTGRES}),
+    "alembic": frozenset({_RUNTIME}),
+    "anyio": frozenset({_RUNTIME}),  # the threads of starlette's applications, with which it comes
     "apprise": frozenset({_RUNTIME}),
     "crc32c": frozenset({_KAFKA}),
     "deltalake": frozenset({_RUNTIME}),  # the demo compares with another reader
+    "fastapi": frozenset({_RUNTIME}),
     "fastavro": frozenset({_KAFKA}),
     "google": frozenset({_BIGQUERY}),
     "google.protobuf": frozenset({_BIGQUERY, _KAFKA}),
     "google.type": frozenset({_KAFKA}),
     "grpc": frozenset({_BIGQUERY}),
     "grpc_tools": frozenset({_KAFKA}),
+    "h11": frozenset({_RUNTIME}),  # uvicorn's HTTP, with which it comes
     "hypothesis": frozenset({SDK}),  # the conformance kit
     "kafka": frozenset({_KAFKA}),
     "keyring": frozenset({_RUNTIME}),
     "prometheus_client": frozenset({_RUNTIME}),
     "psycopg": frozenset({_POSTGRES}),
+    "kubernetes": frozenset({_RUNTIME}),
     "openlineage": frozenset({_RUNTIME}),
+    "opentelemetry": frozenset({_RUNTIME}),
     "ptars": frozenset({_KAFKA}),
     "py4j": frozenset({_DELTA, _ICEBERG}),
     "pymysql": frozenset({_MYSQL}),
@@ -47,8 +53,12 @@ DRIVERS: dict[str, frozenset[str]] = {
     # The SDK and the runtime import Spark inside functions; a test of what an import loads checks it.
     "pyspark": frozenset({SDK, _RUNTIME, _DELTA, _BIGQUERY, _ICEBERG}),
     "pytest": frozenset({SDK}),  # the conformance kit
+    "sqlalchemy": frozenset({_RUNTIME}),
+    "sse_starlette": frozenset({_RUNTIME}),
     "sqlglot": frozenset({_MYSQL}),
     "sqlite3": frozenset({_SQLITE, _RUNTIME}),  # the demo's shop is a SQLite file
+    "starlette": frozenset({_RUNTIME}),
+    "uvicorn": frozenset({_RUNTIME}),
     "zstandard": frozenset({_MYSQL}),
 }
 # Distributions whose packages have other names.
@@ -87,6 +97,12 @@ def imports_of(tree: ast.Module) -> Iterator[Import]:
             yield Import(name, node.lineno, id(node) in typing_only)
 
 
+@cache
+def imports_in(source: Source) -> tuple[Import, ...]:
+    """All imports of a module of ours; it is parsed once, since that takes milliseconds for each of a thousand."""
+    return tuple(imports_of(source.tree))
+
+
 def name_of(function: ast.expr) -> str:
     """The last part of the name of what is called; empty when it has none."""
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
@@ -108,9 +124,9 @@ def driver_of(module: str) -> str | None:
     return next((name for name in names if name in DRIVERS), None)
 
 
-def violations(source: Source, tree: ast.Module) -> list[str]:
+def violations(source: Source, imports: Iterable[Import]) -> list[str]:
     """One line per forbidden import of a module; empty when it keeps the rules."""
-    found = ((imported, forbidden(source, imported)) for imported in imports_of(tree))
+    found = ((imported, forbidden(source, imported)) for imported in imports)
     return sorted({f"{source.module}:{imported.line} imports {imported.name}; {why}" for imported, why in found if why})
 
 

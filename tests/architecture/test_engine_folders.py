@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tests.architecture.imports import imports_of
+from tests.architecture.imports import imports_in
 from tests.architecture.packages import ROOT, sources
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def wrong_imports(source: Source, order: dict[str, int]) -> list[str]:
     own = folder(source.module)
     if own is None:
         return []
-    imported = {name.name: folder(name.name) for name in imports_of(source.tree)}
+    imported = {name.name: folder(name.name) for name in imports_in(source)}
     return [
         f"{source.module} imports {name}"
         for name, other in imported.items()
@@ -63,16 +63,16 @@ def test_an_import_of_a_folder_below_is_found() -> None:
 
 def longest_chain() -> tuple[str, ...]:
     """The engine's modules of which each imports the next; imports for type checkers are counted, too."""
-    trees = {source.module: source.tree for source in sources() if folder(source.module) is not None}
+    engine = {source.module: source for source in sources() if folder(source.module) is not None}
     imported = {
-        name: {found.name for found in imports_of(tree)} & trees.keys() - {name} for name, tree in trees.items()
+        name: {found.name for found in imports_in(source)} & engine.keys() - {name} for name, source in engine.items()
     }
 
     @cache
     def chain_from(module: str) -> tuple[str, ...]:
         return (module, *max(map(chain_from, imported[module]), key=len, default=()))
 
-    return max(map(chain_from, trees), key=len)
+    return max(map(chain_from, engine), key=len)
 
 
 def test_the_longest_chain_of_imports_is_short() -> None:

@@ -44,7 +44,6 @@ _WORDS = {
     "lie": "are stored, are",
 }
 _WORD = re.compile(rf"(?<![A-Za-z])(?:{'|'.join(_WORDS)})(?![A-Za-z])", re.IGNORECASE)
-_ANYWHERE = re.compile("|".join(_WORDS), re.IGNORECASE)
 
 # File → words that are technical there: names in stored state, accounts of the system, English in test data.
 _TECHNICAL = {
@@ -77,7 +76,7 @@ def _separate(name: str) -> str:
 def found(path: Path) -> list[str]:
     """The words in a file that have a plainer one, with their lines."""
     name, text = path.relative_to(ROOT).as_posix(), path.read_text("utf-8")
-    if not _ANYWHERE.search(text):
+    if not _WORD.search(_separate(text)):
         return []
     parts = texts(text) if path.suffix == ".py" else enumerate(text.splitlines(), 1)
     return [

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from functools import cache
 from importlib.metadata import entry_points, packages_distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.architecture.imports import imports_of
+from tests.architecture.imports import imports_in
 from tests.architecture.packages import ROOT, Package, packages, sources
 
 
@@ -35,6 +36,8 @@ _SHARED = {
     "google.cloud.bigquery_storage_v1": "google-cloud-bigquery-storage",
     "google.cloud.storage": "google-cloud-storage",
     "google.cloud": "google-cloud-bigquery",
+    "opentelemetry.exporter": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry.sdk": "opentelemetry-sdk",
 }
 
 RUNTIME, SDK = _read("pyproject.toml")["project"], _read("sdk/pyproject.toml")["project"]
@@ -55,13 +58,14 @@ def test_the_first_installation_is_light() -> None:
     assert not names & {"pyspark", "psycopg", "delta-spark", "deltalake", "pandas"}
 
 
+@cache
 def _imported_distributions(package: Package) -> dict[str, str]:
     """Distributions whose packages the package imports at run time, and one place where it does."""
     providers = packages_distributions()
     ours = {package.name for package in packages()}
     found: dict[str, str] = {}
     for source in (source for source in sources() if source.package == package):
-        for imported in imports_of(source.tree):
+        for imported in imports_in(source):
             root = imported.name.partition(".")[0]
             if root not in ours and root not in sys.stdlib_module_names and not imported.typing_only:
                 shared = next((d for name, d in _SHARED.items() if f"{imported.name}.".startswith(f"{name}.")), None)
@@ -80,7 +84,7 @@ def _extras_of(package: Package) -> list[str]:
         name = package.name.rpartition("_")[2]
         return ["spark", *(extra for extra in RUNTIME["optional-dependencies"] if extra.partition("-")[0] == name)]
     return (
-        ["spark", "keyring", "notifications", "metrics", "lineage", "test"]
+        ["spark", "keyring", "notifications", "metrics", "otlp", "lineage", "service", "kubernetes", "test"]
         if package.name == "replicator_runtime"
         else ["spark", "test"]
     )

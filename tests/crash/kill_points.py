@@ -337,6 +337,9 @@ OF_HEAL: frozenset[str] = frozenset({"engine.heal.begun", "engine.heal.tables", 
 PARTS_OF_REQUESTS: frozenset[str] = frozenset({"request"})
 """The part of the recovery that they need."""
 
+PARTS_OF_REWINDS: frozenset[str] = frozenset({"rewound"})
+"""The part of the recovery that a rewind needs: tried in `tests/plugins/targets/iceberg/commands/test_kills.py`."""
+
 OF_ARCHIVES: frozenset[str] = frozenset(
     {
         "engine.archive.staged",
@@ -359,6 +362,40 @@ PARTS_OF_ARCHIVES: frozenset[str] = frozenset({"archive"})
 
 OF_ARCHIVED_COPIES: frozenset[str] = frozenset({"engine.archive.copied", "engine.archive.listed"})
 """Those of them that a first copy passes: they are tried there, too."""
+
+OF_SUPERVISION: frozenset[str] = frozenset(
+    {
+        "service.start.before_row",
+        "service.start.row_stored",
+        "service.start.process_started",
+        "service.stop.before_signal",
+        "service.stop.signalled",
+        "service.end.seen",
+        "service.end.stored",
+        "service.delete.removed",
+    }
+)
+"""While a service starts, stops or deletes a run: tried in `runtime/service/supervision/test_killed_service.py`."""
+
+OF_OPERATIONS: frozenset[str] = frozenset(
+    {
+        "service.action.before",
+        "service.action.stored",
+        "service.carrier.free",
+        "service.carrier.started",
+        "service.carrier.ended",
+        "service.carry_out.began",
+        "service.carry_out.ended",
+        "service.job.stored",
+        "service.job.running",
+        "service.job.spawned",
+        "service.job.began",
+        "service.job.done",
+        "service.job.kept",
+        "service.job.ended",
+    }
+)
+"""While a service stores requests and carries out jobs: tried in `runtime/service/operations/test_kills.py`."""
 
 PARTS_FOR_JAVA: frozenset[str] = frozenset({"session", "files"})
 """The parts of the recovery that a killed Java virtual machine needs: tried in `sqlite/test_killed_java.py`."""

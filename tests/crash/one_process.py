@@ -50,10 +50,12 @@ class OneProcess:
         assert "code" in ended or ended.get("reached"), f"{ended}, log: {self._runs.log}"
         return str(ended.get("code", ""))
 
-    def kill_at(self, document: Mapping[str, Any], point: str) -> None:
-        """A run that dies at `point`."""
+    def kill_at(
+        self, document: Mapping[str, Any], point: str, *, without: str = "", until_current: bool = True
+    ) -> None:
+        """A run that dies at `point`, before it is current or, if it goes on then, at any time."""
         self._runs.pipeline(document)
-        self._runs.begin(failpoints=f"{point}=kill")
+        self._runs.begin(until_current=until_current, seconds=3600, failpoints=f"{point}=kill", without=without)
         ended = self._runs.end()
         assert ended == {"killed": True}, f"not killed at {point}: {ended}"
         kills.append(point)

@@ -390,6 +390,15 @@ def end_requests_first(patch: Patch) -> None:
     patch.setattr(control.Control, "_done", done)
 
 
+def forget_rewinds(patch: Patch) -> None:
+    """A run does not finish the rewind that an earlier process began, nor see that a table went back."""
+    from replicator_runtime.engine.rewind import rewind
+    from replicator_runtime.engine.tables.last_positions import LastPositions
+
+    patch.setattr(rewind, "load_note", lambda store, read_offset: None)
+    patch.setattr(LastPositions, "is_older_copy", lambda self, table, copy, found, saved: False)
+
+
 def forget_accepted_plan(patch: Patch) -> None:
     """A run does not know which steps of a plan an earlier one was allowed."""
     from replicator_runtime.engine.planning.approvals import Approvals
@@ -441,6 +450,7 @@ PARTS: dict[str, Callable[[Patch], None]] = {
     "orphans": adopt_orphans,
     "remains": note_no_remains,
     "request": end_requests_first,
+    "rewound": forget_rewinds,
     "approval": forget_accepted_plan,
     "lane": forget_lanes,
     "archive": keep_staged,

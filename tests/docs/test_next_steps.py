@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 import shlex
@@ -42,9 +43,15 @@ def commands(text: str) -> Iterator[list[str]]:
         yield shlex.split(found.replace("…", ""), comments=True)
 
 
+@functools.cache
+def _program() -> Any:
+    """The whole command line, which takes a second to make."""
+    return typer.main.get_command(app)
+
+
 def unknown_part(words: list[str]) -> str:
     """The first word of a command that the program does not know; empty when it knows all."""
-    command: Any = typer.main.get_command(app)
+    command = _program()
     words = list(words)
     while hasattr(command, "commands") and words:
         if words[0].startswith("-"):

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, QueryBuilder
 from tests.services.postgres.fixtures import PrivatePostgres
 from tests.services.postgres.server import PostgresServer
 from tests.services.processes import LOOPBACK
-from tests.services.spark.session import INTERPRETER
+from tests.services.spark.session import INTERPRETER, JAVA_OPTIONS
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "quickstart.md").read_text("utf-8")
 _BLOCK = re.compile(r"^```(console|sql|json|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -27,7 +27,12 @@ def test_the_commands_of_the_quickstart_copy_a_database_and_follow_it(
     private_postgres: PrivatePostgres, tmp_path: Path
 ) -> None:
     server = private_postgres()
-    environment = {**os.environ, **INTERPRETER, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment = {
+        **os.environ,
+        **INTERPRETER,
+        **JAVA_OPTIONS,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
     for language, text in _BLOCK.findall(_PAGE):
         if language == "sql":
             _execute(server, text)

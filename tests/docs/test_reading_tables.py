@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.services.artifacts import delta_jars
-from tests.services.spark.session import INTERPRETER, JAVA_OPTIONS
+from tests.services.spark.session import INTERPRETER, JAVA_OPTIONS, SMALL
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "reading-tables.md").read_text("utf-8")
 _SECTIONS = [section.partition("\n") for section in _PAGE.split("\n## ")[1:]]
@@ -62,9 +62,9 @@ def _sql(folder: Path, *statements: str) -> None:
     database.close()
 
 
-def _run(folder: Path, command: tuple[str, ...]) -> str:
+def _run(folder: Path, command: tuple[str, ...], **variables: str) -> str:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, **INTERPRETER, **JAVA_OPTIONS, "PATH": path}
+    environment = {**os.environ, **INTERPRETER, **JAVA_OPTIONS, "PATH": path, **variables}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
@@ -78,10 +78,12 @@ def test_every_reader_with_python_is_tried() -> None:
 
 @pytest.mark.parametrize("reader", list(_BLOCKS))
 def test_a_reader_sees_the_newest_rows(folder: Path, reader: str) -> None:
-    """Jars and extensions come from this machine, since the tests fetch nothing."""
+    """Jars and extensions come from this machine, since the tests fetch nothing; Spark has the sizes of a small machine."""
     jars = ",".join(map(str, delta_jars()))
     program = re.sub(r'"spark.jars.packages", "[^"]+"', f'"spark.jars", "{jars}"', _BLOCKS[reader])
     local = "from duckdb_extensions import import_extension\nimport_extension('delta')\nduckdb.sql('LOAD delta')"
     program = program.replace('duckdb.sql("INSTALL delta; LOAD delta")', local)
-    shown = _run(folder, (sys.executable, "-c", program))
+    settings = {name: value for name, value in SMALL.items() if "Java" not in name and "memory" not in name}
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    shown = _run(folder, (sys.executable, "-c", program), SPARK_CONF_DIR=str(folder))
     assert re.findall(r"Ada|Gr.ce|Linus|Edsger", shown) == ["Ada", "Grace", "Edsger"]

@@ -61,7 +61,7 @@ def test_the_link_that_an_error_prints_leads_to_its_line_in_the_index(codes: dic
 
 
 def test_every_code_says_what_happened_what_to_do_and_how_it_ends(codes: dict[str, Any]) -> None:
-    known = {name for name, kind in vars(errors).items() if isinstance(kind, type)} | {"log", "finding"}
+    known = {name for name, kind in vars(errors).items() if isinstance(kind, type)} | {"log", "finding", "ProblemError"}
     for code, meaning in codes.items():
         assert meaning.messages, f"{code} has no message that can be read from the code: add it to BY_HAND"
         assert meaning.hints, f"{code} has no next step: add it to BY_HAND"

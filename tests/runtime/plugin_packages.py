@@ -6,6 +6,23 @@ from importlib import metadata
 from pathlib import Path
 from textwrap import dedent
 
+VOID_TARGET = """
+from replicator_sdk import *
+
+class Consumer(EventConsumer):
+    def apply_ddl(self, event): pass
+    def apply_dml(self, event): pass
+    def stop(self): pass
+
+class Void(DeltaTarget):
+    name = "void"
+    config_type = PluginConfig
+    def create_consumer(self, context): return Consumer()
+
+@hookimpl
+def delta_targets(): return [Void]
+"""
+"""A target, `void`, that takes everything and keeps nothing."""
 SHOP_PLUGINS = """
 from replicator_sdk import *
 from replicator_sdk.event import *

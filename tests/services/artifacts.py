@@ -128,6 +128,9 @@ ICEBERG_REST: tuple[Artifact, ...] = (
 # What opens s3a:// for Spark.
 S3A: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("s3") / "jars.txt")
 
+# What opens abfss:// for Spark.
+ABFS: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("azure") / "jars.txt")
+
 
 def cache_folder() -> Path:
     """The one folder below which everything that was downloaded lives; it may not exist yet."""
@@ -192,6 +195,11 @@ def s3a_jars() -> list[Path]:
     """Local jars of Hadoop's S3A, for `spark.jars` beside Delta's."""
     with ThreadPoolExecutor(8) as threads:
         return list(threads.map(fetch, S3A))
+
+
+def abfs_jars() -> list[Path]:
+    """Local jars of Hadoop's ABFS, for `spark.jars` beside Delta's."""
+    return [fetch(artifact) for artifact in ABFS]
 
 
 def prefetch(artifacts: Iterable[Artifact]) -> None:

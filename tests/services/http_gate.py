@@ -16,6 +16,7 @@ from tests.services.processes import LOOPBACK
 
 Answer: TypeAlias = tuple[int, list[tuple[str, str]], bytes]
 """Status, headers and body."""
+_HELD_SECONDS = 120.0
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host", "accept-encoding"}
 
 
@@ -25,17 +26,21 @@ class Fault:
 
     Attributes:
         method: `POST`, `GET`, …; every one when empty.
+        path: A regular expression that is found in the request's name; see `HttpGate.named`.
         times: How many requests meet it.
         status: The status with which they are refused; 0 lets them through.
         seconds: How late they are worked on.
         lose_answer: Whether they are carried out and the connection is then reset.
+        held: Whether they are worked on only after `HttpGate.release`.
     """
 
     method: str = ""
+    path: str = ""
     times: int = 1
     status: int = 0
     seconds: float = 0.0
     lose_answer: bool = False
+    held: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,9 @@ class HttpGate:
 
     Args:
         port: The server's, on the loopback interface.
+
+    Attributes:
+        held: How many requests wait for `release`.
     """
 
     def __init__(self, port: int) -> None:
@@ -60,6 +68,7 @@ class HttpGate:
         self._planned: list[Fault] = []
         self._arrived: list[tuple[str, str, int]] = []
         self._lock = threading.Lock()
+        self.held, self._released = 0, threading.Event()
         gate = self
 
         class Handler(_Handler):
@@ -84,6 +93,10 @@ class HttpGate:
         """Forget faults and past requests."""
         with self._lock:
             self._planned, self._arrived = [], []
+
+    def release(self) -> None:
+        """Have requests that are held go on."""
+        self._released.set()
 
     def requests(self, method: str, path: str = "") -> list[int]:
         """The statuses of the requests of a method whose name matches, in the order of their answers; see `named`."""
@@ -113,15 +126,20 @@ class HttpGate:
         try:
             server.request(method, path, content, dict(headers))
             answer = server.getresponse()
-            return answer.status, _passed_on(answer.getheaders()), answer.read()
+            length = answer.getheader("Content-Length") if method == "HEAD" else None
+            kept = [] if length is None else [("Content-Length", length)]
+            return answer.status, _passed_on(answer.getheaders()) + kept, answer.read()
         finally:
             server.close()
 
     def _handle(self, handler: _Handler) -> None:
         content = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         request = Request(handler.command, handler.path, _passed_on(handler.headers.items()), content)
-        fault = self._next_fault(request.method)
+        fault = self._next_fault(request)
         time.sleep(fault.seconds)
+        if fault.held:
+            self.held += 1
+            self._released.wait(_HELD_SECONDS)
         answer = self.refused(fault.status) if fault.status else self.answer(request)
         with self._lock:
             self._arrived.append((request.method, self.named(request), answer[0]))
@@ -130,10 +148,11 @@ class HttpGate:
         else:
             _send(handler, answer)
 
-    def _next_fault(self, method: str) -> Fault:
+    def _next_fault(self, request: Request) -> Fault:
+        name = self.named(request)
         with self._lock:
             for number, fault in enumerate(self._planned):
-                if fault.times and fault.method in {method, ""}:
+                if fault.times and fault.method in {request.method, ""} and re.search(fault.path, name):
                     self._planned[number] = replace(fault, times=fault.times - 1)
                     return fault
         return Fault()
@@ -171,7 +190,8 @@ def _send(handler: _Handler, answer: Answer) -> None:
     handler.send_response_only(status)
     for name, value in headers:
         handler.send_header(name, value)
-    handler.send_header("Content-Length", str(len(content)))
+    if "Content-Length" not in dict(headers):  # the answer to HEAD says how long another one would be
+        handler.send_header("Content-Length", str(len(content)))
     handler.end_headers()
     if handler.command != "HEAD":
         handler.wfile.write(content)

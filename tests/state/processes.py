@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,19 @@ def start(role: str, *arguments: str, failpoints: str = "") -> subprocess.Popen[
         stdout=subprocess.PIPE,
         text=True,
     )
+
+
+def kill(worker: subprocess.Popen[str]) -> str:
+    """Ends the worker by SIGKILL; what it said after the lines that were read.
+
+    `communicate` reads below the buffer that `readline` fills, so that lines which came together with one that was read are lost.
+    """
+    assert worker.stdout is not None
+    worker.kill()
+    rest = worker.stdout.read()
+    worker.communicate()
+    assert worker.returncode == -signal.SIGKILL
+    return rest
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from replicator_sdk.failpoint import registered
 from replicator_state import OffsetStore, ReplicatorDirectory
 from replicator_state.storage.local_folder import LocalFolder
 from replicator_state.storage.store_retry import StoreRetry
-from tests.state.processes import start
+from tests.state.processes import kill, start
 from tests.state.stores import offset_files, sequences
 
 # What deletes a state is killed in crash/sqlite/commands/test_delete.py.
@@ -80,11 +80,8 @@ def test_killed_at_random_while_saving_offsets_none_that_was_durable_is_missing(
         assert worker.stdout is not None
         worker.stdout.readline()
         time.sleep(chance.uniform(0, 0.1))
-        worker.kill()
-        rest, _ = worker.communicate()
-        assert worker.returncode == -signal.SIGKILL
+        said = kill(worker).split()
         before = durable
-        said = rest.split()
         durable = int(said[-1]) if said else durable + 1
         latest = OffsetStore(folder, AT_ONCE).latest()
         assert latest is not None
@@ -108,11 +105,10 @@ def test_killed_at_random_while_replacing_values_readers_see_the_old_or_the_new_
         until = time.monotonic() + chance.uniform(0, 0.2)
         while time.monotonic() < until:
             _check_whole(store)  # readers in the middle of writes
-        worker.kill()
-        rest, _ = worker.communicate()
+        said = kill(worker).split()
         value = _check_whole(store)
-        if rest.split():
-            last = int(rest.split()[-1])
+        if said:
+            last = int(said[-1])
             assert last <= value <= last + 1
 
 

@@ -59,6 +59,8 @@ class KafkaConfig(PluginConfig):
             `_replicator.kafka_quarantine`.
         on_new_partitions: What to do when a topic has more partitions than before: `fail`, since a key may have moved
             to another partition and its changes may be read out of order; or `read` them from their beginning.
+        on_missed_deletes: What to do when removals of rows may have been compacted away before they were read (`delete.retention.ms`):
+            `fail`, or `warn`, for tables whose rows are never removed.
         column_types: Table (`schema.table`) → column → standard type, for records that do not contain types.
         unavailable_value: What Debezium writes for a value it did not receive (`unavailable.value.placeholder`).
         table_from_topic: A regular expression on the topic's name with the groups `table` and, optionally, `schema`
@@ -101,6 +103,7 @@ class KafkaConfig(PluginConfig):
     kafka: Mapping[str, str | int | bool | Secret] = Field(default_factory=dict)
     on_poison: Literal["stop", "quarantine"] = "stop"
     on_new_partitions: Literal["fail", "read"] = "fail"
+    on_missed_deletes: Literal["fail", "warn"] = "fail"
     column_types: Mapping[str, Mapping[str, str]] = Field(default_factory=dict)
     unavailable_value: str = "__debezium_unavailable_value"
     table_from_topic: str | None = None

@@ -32,7 +32,7 @@ class SqliteAssessor(TableAssessor):
         self._path = path
 
     def assess(self) -> Assessment:
-        """Whether the file can be read and written, and whether a snapshot would block the application."""
+        """Whether the file can be read and written, and what of the application's a snapshot or our triggers would block."""
         try:
             with connect(self._path, read_only=True) as database:
                 return Assessment(tuple(self._findings(database)))
@@ -85,6 +85,13 @@ class SqliteAssessor(TableAssessor):
                 "give the user write access to the file and its folder",
                 code="RPL-3502",
             )
+        yield Finding(
+            "drop_column",
+            Severity.INFO,
+            "the replicator's triggers name the columns of each selected table",
+            "an application's ALTER TABLE ... DROP COLUMN fails while they are there",
+            'drop the table\'s triggers in the same transaction, as docs/source-sqlite.md says under "Drop a column"; they are created again',
+        )
 
 
 def _support(is_text: bool, kind: object, declared: str) -> tuple[Support, str]:

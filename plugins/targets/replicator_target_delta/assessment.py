@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 
 from replicator_sdk.datatype import JSON, TIME, UUID, Array, DataType, Record
@@ -18,7 +19,7 @@ from replicator_sdk.discovery.assessment import (
 )
 from replicator_sdk.schema import Column, TableSchema
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.location import absolute, is_on_disk, is_on_s3
+from replicator_target_delta.location import absolute, is_on_azure, is_on_disk, is_on_s3
 from replicator_target_delta.schema.types import spark_type
 
 _NOTES: dict[DataType, str] = {
@@ -34,13 +35,25 @@ _ON_S3 = Finding(
     "let no program without conditional writes write to the tables; try the store with a small table first",
     code="RPL-3409",
 )
+_ON_AZURE = Finding(
+    "commits_on_azure",
+    Severity.INFO,
+    "commits to Azure are written by adlfs, with a condition (`If-None-Match`)",
+    "adlfs, pyarrow and Spark each need credentials; other programs that write to the tables must write conditionally too",
+    "let no program without conditional writes write to the tables; try the store with a small table first",
+    code="RPL-3409",
+)
+_NO_ADLFS = Finding(
+    "commits_on_azure",
+    Severity.ERROR,
+    "adlfs, by which commits to Azure are written, is not installed",
+    "no table can be created",
+    "install it: `pip install 'replicator[azure]'`",
+    code="RPL-3409",
+)
 _RENAME = "a rename takes no other file's place"
-_AZURE = f"{_RENAME} where the account has a hierarchical namespace"
 _RULES = {
     "gs": "Google's connector for Hadoop creates a version only where there is none",
-    "abfs": _AZURE,
-    "abfss": _AZURE,
-    "wasbs": _AZURE,
     "hdfs": _RENAME,
     "viewfs": _RENAME,
 }
@@ -48,7 +61,7 @@ _RULES = {
 
 
 def _elsewhere(scheme: str) -> Finding:
-    """What is to be known of a store that is neither a disk nor S3."""
+    """What is to be known of a store that is neither a disk nor S3 nor Azure."""
     if scheme not in _RULES:
         return Finding(
             "path_not_opened",
@@ -78,6 +91,8 @@ class DeltaAssessor(TableAssessor):
         root = absolute(self._config.path)
         if is_on_s3(root):
             return Assessment((_ON_S3,))
+        if is_on_azure(root):
+            return Assessment((_ON_AZURE if find_spec("adlfs") else _NO_ADLFS,))
         if not is_on_disk(root):
             return Assessment((_elsewhere(root.split("://", 1)[0]),))
         nearest = Path(root)

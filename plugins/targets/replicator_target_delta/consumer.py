@@ -29,7 +29,7 @@ from replicator_target_delta.ddl.ddl_events import TableDDL
 from replicator_target_delta.ddl.table_folder import delete_folder, delete_rest, move_folder, renames_at_once
 from replicator_target_delta.location import table_path
 from replicator_target_delta.maintenance.remains import discard_snapshot
-from replicator_target_delta.rewind import TableRewind
+from replicator_target_delta.rewind import DeltaRewind
 from replicator_target_delta.schema.unfitting import find_unfitting
 from replicator_target_delta.snapshot import TableSnapshotLoad
 from replicator_target_delta.table import TargetTable
@@ -103,13 +103,13 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader, RewindableConsumer, Repairabl
         """The version that `rewind_table` goes back to, found in the table's log."""
         target = self._table(table)
         with target.lock:
-            return TableRewind(target).find(position)
+            return DeltaRewind(target).find(position)
 
     def rewind_table(self, table: TableId, position: Position) -> TableProgress | None:
         """Bring the table back by one commit; the versions between stay for time travel."""
         target = self._table(table)
         with target.lock:
-            return TableRewind(target).rewind(position)
+            return DeltaRewind(target).rewind(position)
 
     def _change(self, event: DDLEvent) -> None:
         table = self._table(event.table)
@@ -154,7 +154,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader, RewindableConsumer, Repairabl
 
     def can_rename(self, former: TableId, table: TableId) -> bool:
         """Where the store renames a folder at once: on object stores a folder is many objects, moved one by one."""
-        return all(renames_at_once(self._table(name).log.path) for name in (former, table))
+        return all(renames_at_once(self._spark, self._table(name).log.path) for name in (former, table))
 
     def _rename(self, event: DDLEvent) -> None:
         """Move the table's folder, and commit the position under the new name; a replay does what is left of it."""

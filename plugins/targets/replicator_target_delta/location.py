@@ -49,6 +49,16 @@ def is_on_disk(path: str) -> bool:
     return "://" not in path
 
 
+def is_on_object_store(path: str) -> bool:
+    """Whether `path` is in a bucket of S3 or in a container of Azure."""
+    return is_on_s3(path) or is_on_azure(path)
+
+
+def is_on_azure(path: str) -> bool:
+    """Whether `path` is in a container of Azure."""
+    return path.startswith(("abfs://", "abfss://"))
+
+
 def is_on_s3(path: str) -> bool:
     """Whether `path` is in a bucket of S3 or of a store that speaks its protocol."""
     return path.split("://", 1)[0] in {"s3", "s3a", "s3n"} and not is_on_disk(path)

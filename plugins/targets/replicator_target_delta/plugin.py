@@ -15,7 +15,7 @@ from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer, TableReader
 from replicator_target_delta.assessment import DeltaAssessor
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.location import absolute, is_on_disk, is_on_s3, table_path
+from replicator_target_delta.location import absolute, is_on_disk, is_on_object_store, is_on_s3, table_path
 
 # Both are named because jars from the local cache come without what they depend on.
 DELTA_PACKAGES: Final = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
@@ -27,9 +27,9 @@ _ON_DISK: Final[Mapping[str, str]] = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
+# Clean-up writes no commits, since these would be without condition.
+_ON_OBJECT_STORE: Final[Mapping[str, str]] = {f"{_DELTA}.vacuum.logging.enabled": "false"}
 _ON_S3: Final[Mapping[str, str]] = {
-    # Clean-up writes no commits, since these would be without condition.
-    f"{_DELTA}.vacuum.logging.enabled": "false",
     # A listing begins at the newest checkpoint, not at the first commit that is kept.
     "spark.hadoop.delta.enableFastS3AListFrom": "true",
 }
@@ -41,6 +41,7 @@ def session_settings(cores: int, path: str) -> dict[str, str]:
     """Spark settings the target needs for tables below `path`, and sizes for `cores`; the pipeline's own win over them."""
     return {
         **(_ON_DISK if is_on_disk(absolute(path)) else {}),
+        **(_ON_OBJECT_STORE if is_on_object_store(absolute(path)) else {}),
         **(_ON_S3 if is_on_s3(absolute(path)) else {}),
         **(_ON_CLOUD_STORAGE if path.startswith("gs://") else {}),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

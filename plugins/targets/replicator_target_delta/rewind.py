@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from replicator_sdk.authoring.table_ownership import TableRecord
+from replicator_sdk.authoring.rewinds.table_rewind import Found, TableRewind
 from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError
 from replicator_sdk.failpoint import failpoint, register
-from replicator_sdk.target import EarlierVersion
 from replicator_target_delta.log.removed_names import names_of
 
 if TYPE_CHECKING:
+    from replicator_sdk.authoring.table_ownership import TableRecord
     from replicator_sdk.offset import Position
     from replicator_sdk.target import TableProgress
     from replicator_target_delta.files.live_files import DataFile
@@ -23,79 +22,55 @@ register("delta.rewind.before", "delta.rewind.after")
 _AT_ONCE: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Where a table goes back to.
-
-    Attributes:
-        version: The version; -1 when there was no table.
-        record: What it says of the table; None when there was no table.
-        following: What the version after it says.
-    """
-
-    version: int
-    record: TableRecord | None
-    following: TableRecord
-
-
-class TableRewind:
+class DeltaRewind(TableRewind["Attempt", int, "State"]):
     """Brings one table back. Called under the table's lock."""
 
     def __init__(self, table: TargetTable) -> None:
+        super().__init__(table.ownership)
         self._table = table
         self._log = table.log
 
-    def find(self, position: Position) -> EarlierVersion | None:
-        """As `RewindableConsumer.find_version`."""
+    def begin(self) -> Attempt:
+        """The newest version, read from storage."""
         self._log.forget()
-        attempt = self._table.begin()
-        if attempt.record is None or attempt.is_until(position):
-            return None
-        found = self._newest_until(attempt, position)
-        assert found.following.progress is not None
-        if found.record is None:
-            return EarlierVersion("none", None, found.following.progress)
-        then = self._state(found)
-        self._check_files(_changes(attempt.state, then)[0])
-        return EarlierVersion(
-            f"version {found.version}",
-            found.record.progress,
-            found.following.progress,
-            _rows(attempt.state),
-            _rows(then),
-        )
+        return self._table.begin()
 
-    def rewind(self, position: Position) -> TableProgress | None:
-        """As `RewindableConsumer.rewind_table`."""
-        self._log.forget()
-        attempt = self._table.begin()
-        if attempt.record is None or attempt.is_until(position):
-            return attempt.progress
-        found = self._newest_until(attempt, position)
-        if found.record is None or found.record.progress is None:
-            raise self._gone("there was no table of this replicator then")
-        then = self._state(found)
-        add, remove = _changes(attempt.state, then)
-        self._check_files(add)
-        # A batch's identity is of its own commit: this one is another.
-        progress = replace(self._table.ownership.taken_over(found.record.progress), batch="")
+    def name_of(self, version: int) -> str:
+        """The version, for people."""
+        return f"version {version}"
+
+    def rows(self, newest: Attempt, version: int, content: State) -> tuple[int | None, int | None]:  # noqa: ARG002 - the content says enough
+        """How many rows the table has, and that version, by the numbers in the log."""
+        return _rows(newest.state), _rows(content)
+
+    def content(self, newest: Attempt, version: int) -> State:
+        """The version, with the files that the table does not have now."""
+        then = self._state(version)
+        self._check_files(_changes(newest.state, then)[0])
+        return then
+
+    def commit(
+        self, newest: Attempt, version: int, content: State, record: TableRecord, progress: TableProgress
+    ) -> None:
+        """Put files in and out, so that the table has those of that version."""
+        del version  # the content is of it
+        add, remove = _changes(newest.state, content)
         failpoint("delta.rewind.before")
         self._table.commit(
-            attempt,
+            newest,
             progress,
             add=add,
             remove=remove,
-            metadata=_metadata(attempt.state, then),
-            dropped=found.record.dropped,
-            unmatched=then.unmatched,
+            metadata=_metadata(newest.state, content),
+            dropped=record.dropped,
+            unmatched=content.unmatched,
         )
         self._log.forget()  # what is read next comes from storage
         failpoint("delta.rewind.after")
-        return progress
 
-    def _newest_until(self, attempt: Attempt, position: Position) -> _Found:
+    def newest_until(self, newest: Attempt, position: Position) -> Found[int]:
         """Walk back from the newest version: positions fall with the version, but for commits like ours."""
-        following, first = attempt.record, attempt.state.version
+        following, first = newest.record, newest.state.version
         assert following is not None
         after = first + 1
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="versions") as pool:
@@ -105,9 +80,9 @@ class TableRewind:
                     if record is None:
                         continue  # another program's commit, such as a changed property: it belongs to the version before
                     if record.is_until(position):
-                        return self._checked(_Found(after - 1, record, following))
+                        return self._checked(Found(after - 1, record, following))
                     following, after = record, version
-        return _Found(-1, None, following)
+        return Found(None, None, following)
 
     def _record(self, version: int) -> TableRecord | None:
         """What the commit of `version` says of the table; None when it says nothing.
@@ -118,22 +93,22 @@ class TableRewind:
         try:
             stored = self._log.stored_by(version)
         except FileNotFoundError:
-            raise self._gone(f"the commit of version {version} was deleted") from None
+            raise self.gone(f"the commit of version {version} was deleted") from None
         return None if stored is None else self._table.read_record(stored)
 
-    def _checked(self, found: _Found) -> _Found:
+    def _checked(self, found: Found[int]) -> Found[int]:
         assert found.record is not None
         if found.record.table != self._table.table:
-            raise self._gone(f"its name was {found.record.table} then")
+            raise self.gone(f"its name was {found.record.table} then")
         return found
 
-    def _state(self, found: _Found) -> State:
+    def _state(self, version: int) -> State:
         try:
-            return self._log.state_at(found.version)
+            return self._log.state_at(version)
         except FencedError:
             raise
         except ReplicatorError as error:
-            raise self._gone(f"version {found.version} cannot be read: {error.message}") from error
+            raise self.gone(f"version {version} cannot be read: {error.message}") from error
 
     def _check_files(self, files: list[DataFile]) -> None:
         """See that files which the table is to have again are there.
@@ -146,9 +121,10 @@ class TableRewind:
         there = {file.name for file in self._log.storage.data_files()}
         lost = [file for file in files if any(names.isdisjoint(there) for names in _names(file))]
         if lost:
-            raise self._gone(f"{len(lost)} of its files were deleted (VACUUM)")
+            raise self.gone(f"{len(lost)} of its files were deleted (VACUUM)")
 
-    def _gone(self, why: str) -> NeedsUserError:
+    def gone(self, why: str) -> NeedsUserError:
+        """Returns the error for a table that cannot go back."""
         return NeedsUserError(
             f"the table cannot go back to that position: {why}",
             code="RPL-3411",

@@ -53,10 +53,6 @@ class Attempt:
         """Whether `position` is applied already."""
         return self.record is not None and self.record.has_reached(position)
 
-    def is_until(self, position: Position) -> bool:
-        """Whether the table is not after `position`."""
-        return self.record is not None and self.record.is_until(position)
-
 
 class TargetTable:
     """A table of the target. Calls take turns, also from several threads."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from replicator_sdk.authoring.table_ownership import TableRecord, owner_of
+from replicator_sdk.authoring.table_ownership import TableRecord
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import NeedsUserError, SchemaDriftError
 from replicator_sdk.schema import TableId, TableSchema
@@ -87,17 +87,10 @@ class DeltaTableReader(TableReader):
         return self._logs[table].begin().state
 
     def _record(self, table: TableId, state: State) -> TableRecord:
-        """What the commit says; an epoch is not compared, since nothing is written."""
+        """What the commit says."""
         stored: Any = state.stored
-        ownership = DeltaOwnership(table, self._context, self._path(table))
-        if stored is None:
-            raise ownership.foreign("not written by a replicator")
-        record = TableRecord.from_json(stored, self._context.read_offset)
-        if record.owner != owner_of(self._context):
-            raise ownership.foreign(f"of replicator {record.owner}")
-        if record.table != table:
-            raise ownership.occupied(record.table)
-        return record
+        record = None if stored is None else TableRecord.from_json(stored, self._context.read_offset)
+        return DeltaOwnership(table, self._context, self._path(table)).check_read(record)
 
     def _path(self, table: TableId) -> str:
         return table_path(self._config.path, table)

@@ -157,8 +157,8 @@ class IcebergAssessor(TableAssessor):
 _NOT_THERE: Final = Finding(
     "not_there_yet",
     Severity.INFO,
-    "tables have no branch for commits, and are not compared with the source, repaired or taken back to an earlier position",
-    "`replicator verify`, `repair` and `rewind` do not work with this target; rows are looked for by the driver, not by Spark's executors",
+    "tables have no branch for commits, and files that a killed run leaves are not deleted",
+    "rows are looked for by the driver, not by Spark's executors; in the mode append `replicator verify` does not compare the tables",
     "use the target delta where that is needed",
 )
 

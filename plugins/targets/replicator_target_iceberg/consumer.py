@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_sdk.authoring.row_repair import RepairableConsumer
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import BugError, NeedsUserError
@@ -15,11 +16,12 @@ from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
-from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
+from replicator_sdk.target import EarlierVersion, RewindableConsumer, SnapshotLoader, TableProgress
 from replicator_target_iceberg.apply.table_apply import TableApply
 from replicator_target_iceberg.config import DropTables, IcebergConfig
 from replicator_target_iceberg.ddl.ddl_events import TableDDL
 from replicator_target_iceberg.jvm import Catalog
+from replicator_target_iceberg.rewind import IcebergRewind
 from replicator_target_iceberg.snapshot import TableSnapshotLoad
 from replicator_target_iceberg.table import TargetTable
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-class IcebergConsumer(BatchConsumer, SnapshotLoader):
+class IcebergConsumer(SnapshotLoader, RewindableConsumer, RepairableConsumer):
     """Applies events at Iceberg tables. Safe from several threads; calls for one table take turns."""
 
     def __init__(self, config: IcebergConfig, context: DeltaTargetContext) -> None:
@@ -49,6 +51,12 @@ class IcebergConsumer(BatchConsumer, SnapshotLoader):
         with table.lock:
             TableApply(table, self._config, self._context).apply(changes)
 
+    def repair_rows(self, changes: TableChanges) -> None:
+        """Write the rows of some keys again, in one commit at the table's own position."""
+        table = self._table(changes.table)
+        with table.lock:
+            TableApply(table, self._config, self._context).repair(changes)
+
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply a change of structure, with its position in the same commit."""
         if event.operation in {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE, DDLOperation.RENAME_TABLE}:
@@ -58,6 +66,18 @@ class IcebergConsumer(BatchConsumer, SnapshotLoader):
             TableDDL(table, self._config, self._catalog.jvm).apply(event)
             if event.operation is DDLOperation.DROP_TABLE:
                 self._drop(table)
+
+    def find_version(self, table: TableId, position: Position) -> EarlierVersion | None:
+        """The snapshot that `rewind_table` goes back to, found in the table's metadata."""
+        target = self._table(table)
+        with target.lock:
+            return IcebergRewind(target).find(position)
+
+    def rewind_table(self, table: TableId, position: Position) -> TableProgress | None:
+        """Bring rows, columns and progress of that snapshot back in one commit."""
+        target = self._table(table)
+        with target.lock:
+            return IcebergRewind(target).rewind(position)
 
     def _drop(self, table: TargetTable) -> None:
         """Follow `dropTables`, and log what happens to the data; of an event that comes again the table may have a successor, which stays."""

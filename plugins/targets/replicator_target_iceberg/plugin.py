@@ -11,9 +11,9 @@ from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.discovery.dataset import Dataset, path_dataset
 from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
 from replicator_sdk.schema import TableId
-from replicator_sdk.target import DeltaTarget, EventConsumer
+from replicator_sdk.target import DeltaTarget, EventConsumer, TableReader
 from replicator_target_iceberg.assessment import IcebergAssessor
-from replicator_target_iceberg.config import CatalogType, IcebergConfig
+from replicator_target_iceberg.config import CatalogType, IcebergConfig, Mode
 from replicator_target_iceberg.naming import identifier
 
 ICEBERG_PACKAGES: Final = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",)
@@ -48,6 +48,12 @@ class IcebergTarget(DeltaTarget[IcebergConfig]):
         from replicator_target_iceberg.consumer import IcebergConsumer
 
         return IcebergConsumer(self.config, context)
+
+    def create_table_reader(self, context: DeltaTargetContext) -> TableReader | None:
+        """A reader on the session of the context; None in the mode `append`, whose rows are changes."""
+        from replicator_target_iceberg.table_reader import IcebergTableReader
+
+        return IcebergTableReader(self.config, context) if self.config.mode is Mode.MERGE else None
 
     @property
     def maintenance_tasks(self) -> Sequence[MaintenanceTask]:

@@ -13,7 +13,7 @@ import structlog
 
 from replicator_sdk.authoring.table_ownership import TableRecord
 from replicator_sdk.context import DeltaTargetContext
-from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_sdk.errors import RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
@@ -24,7 +24,14 @@ from replicator_target_iceberg.files.live_files import LiveFile, LiveFiles, pars
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.jvm import Catalog, java_errors
 from replicator_target_iceberg.log.change import STATE_UNKNOWN, Change, specifications
-from replicator_target_iceberg.log.version import PROGRESS, Version, has_commit, packed, read_version
+from replicator_target_iceberg.log.version import (
+    PROGRESS,
+    Version,
+    has_commit,
+    packed,
+    progress_expired,
+    read_version,
+)
 from replicator_target_iceberg.naming import identifier
 from replicator_target_iceberg.ownership import IcebergOwnership
 from replicator_target_iceberg.schema.types import arrow_field
@@ -80,7 +87,7 @@ class TargetTable:
         self.lock = threading.RLock()
         self.ownership = IcebergOwnership(table, context, f"{config.catalog}.{self.name}")
         self._config, self._catalog = config, catalog
-        self._read_offset = context.read_offset
+        self.read_offset = context.read_offset
         self._operations: Any = None
         self._last: TableProgress | None = None
         self._known: _Known | None = None
@@ -117,12 +124,7 @@ class TargetTable:
             if replacing and attempt.record is not None:
                 self._last = None
                 return Attempt(attempt.version, replace(attempt.record, progress=None, chunks=frozenset()))
-            raise NeedsUserError(
-                "the snapshots between the one that says how far the table is and the current one were expired by another program",
-                code="RPL-3426",
-                table=str(self.table),
-                hint="copy the table again: `replicator table resync NAME TABLE`; let this target expire snapshots alone",
-            )
+            raise progress_expired(self.table)
         found, last = attempt.progress, self._last
         if last is not None and found != last and found != self.ownership.taken_over(last):
             self.forget()
@@ -142,7 +144,7 @@ class TargetTable:
                 return Attempt(None, None)
         with java_errors(f"read the table {self.name}"):
             version = read_version(self._catalog.jvm, self._operations, self.table)
-        record = None if version.stored is None else TableRecord.from_json(version.stored, self._read_offset)
+        record = None if version.stored is None else TableRecord.from_json(version.stored, self.read_offset)
         self.ownership.check(record)
         return Attempt(version, record)
 
@@ -272,9 +274,22 @@ class TargetTable:
         """Take over what a commit of this process made of the files."""
         self._known = _Known(change.snapshot(), chosen_by, files)
 
-    def _planned(self, version: Version, chosen_by: int | None) -> Iterable[LiveFile]:
+    def locations(self, attempt: Attempt, snapshot: int | None) -> frozenset[str]:
+        """Where all files are that a snapshot's rows are read from, those of deleted rows included.
+
+        Args:
+            attempt: The version.
+            snapshot: The snapshot's number; None for the current one.
+        """
+        with java_errors(f"list the files of {self.name}"):
+            files = list(self._planned(attempt.there, None, snapshot))
+        return frozenset(place for file in files for place in (file.location, *(ref.location for ref in file.deletes)))
+
+    def _planned(self, version: Version, chosen_by: int | None, snapshot: int | None = None) -> Iterable[LiveFile]:
         jvm = self._catalog.jvm
         scan = jvm[".BaseTable"](version.operations, str(self.name)).newScan()
+        if snapshot is not None:
+            scan = scan.useSnapshot(snapshot)
         column = next((c for c in version.schema["fields"] if c["id"] == chosen_by), None)
         if column is not None:
             scan = scan.includeColumnStats([column["name"]])

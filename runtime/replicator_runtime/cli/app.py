@@ -23,6 +23,8 @@ from replicator_runtime.cli.commands import (
 from replicator_runtime.cli.commands.checks import dead_letters, explain_row, slo, verify
 from replicator_runtime.cli.commands.monitoring import export
 from replicator_runtime.cli.commands.pipelines import ddl, delete, heal, logs, notifications, pause, plan, warm_up
+from replicator_runtime.cli.commands.service import control, serve, token
+from replicator_runtime.cli.remote.forms import add_remote_forms
 
 app = typer.Typer(
     name="replicator",
@@ -51,6 +53,10 @@ for command in (
     explain_row.explain_row,
     plugins.plugins,
     demo.demo,
+    serve.serve,
+    control.start,
+    control.stop,
+    control.restart,
 ):
     app.command()(command)
 app.command("list")(replicators.list_replicators)
@@ -68,6 +74,8 @@ app.add_typer(offsets.app, name="offsets")
 app.add_typer(notifications.app, name="notifications")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(export.app, name="export")
+app.add_typer(token.app, name="token")
+add_remote_forms(app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
+from replicator_runtime import FOR_SERVICE
 from replicator_runtime.observability.next_steps import Subject, completed, set_subject
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 UNEXPECTED = "RPL-9000"
 ERROR_PAGE = "docs/errors.md"
+"""Set for commands that a service runs for someone else: the envelope has the printed `lines`, too, and next steps name no file of the service."""
 
 
 class Report:
@@ -42,7 +44,9 @@ class Report:
         self._command = command
         self._as_json = as_json
         self._debug = debug
-        self._subject = subject or Subject()
+        for_service = bool(os.environ.get(FOR_SERVICE))
+        self._lines: list[str] | None = [] if as_json and for_service else None
+        self._subject = subject if subject is not None and not for_service else Subject()
         self._warnings: list[str] = []
 
     @property
@@ -68,12 +72,14 @@ class Report:
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Print data in columns; in text mode only. Numbers are right-aligned."""
-        if not self._as_json:
+        if not self._as_json or self._lines is not None:
             for text in columns(headings, rows):
                 self._echo(text)
 
     def _echo(self, text: str) -> None:
-        if not self._as_json:
+        if self._lines is not None:
+            self._lines.append(printable(text))
+        elif not self._as_json:
             typer.echo(redacted(printable(text)))
 
     def __enter__(self) -> Self:
@@ -112,6 +118,7 @@ class Report:
                 "data": self.data,
                 "warnings": self._warnings,
                 "error": None if error is None else error_json(error),
+                **({} if self._lines is None else {"lines": self._lines}),
             }
             typer.echo(json.dumps(_redacted_strings(envelope), indent=2, ensure_ascii=False))
         elif error is not None:

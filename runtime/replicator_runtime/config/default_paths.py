@@ -16,3 +16,8 @@ def default_base_path() -> str:
 def expand_home(path: str) -> str:
     """`path` with a leading `~` replaced; anything else, URLs included, as it is."""
     return str(Path(path).expanduser()) if path.startswith("~") else path
+
+
+def default_service_folder() -> Path:
+    """Beside it, for a service: `$XDG_STATE_HOME/replicator-service`. No replicator keeps its state there."""
+    return Path(default_base_path() + "-service")

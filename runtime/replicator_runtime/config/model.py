@@ -325,7 +325,8 @@ class BatchConfig(Settings):
     max_interval_seconds: float | None = Field(
         default=None,
         ge=0,
-        description="Seconds since the batch's first change. When left out, 1, and up to 4 while few rows come all the time.",
+        description="Seconds since the batch's first change. When left out, none for a change that comes alone, else 1, and up to 4 while few "
+        "rows come all the time.",
     )
 
 

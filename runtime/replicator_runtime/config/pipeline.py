@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, SecretStr
 
@@ -18,14 +18,16 @@ from replicator_runtime.config.problem import InvalidPipelineError, Problem
 from replicator_runtime.config.requirements import CollectingConfigurer, SparkRequirements
 from replicator_runtime.config.sections.destinations import Destination, destinations
 from replicator_runtime.config.selection import Selection
-from replicator_runtime.config.stages import Ends, find_ends
+from replicator_runtime.config.stages import Ends, find_end, find_ends
 from replicator_runtime.config.validation import json_path, parse_model
+from replicator_runtime.files_of_service import refused_files
 from replicator_runtime.plugin_host import PluginHost
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.source import DeltaSource
 from replicator_sdk.target import DeltaTarget
 
+BEYOND_REACH = "RPL-1556"
 _WITH_SECRETS = frozenset({"stages", "notifications", "lineage"})
 """Keys whose macros are resolved where the values are used."""
 
@@ -113,6 +115,51 @@ def build_pipeline(
     return replace(_assemble(config, ends, made, configurer), destinations=notified, lineage_transport=transport)
 
 
+@dataclass(frozen=True)
+class PipelineEnd:
+    """One end of a pipeline that may lack the other; nothing is connected yet.
+
+    Attributes:
+        config: The settings, as `Pipeline` has them.
+        plugin: The source or the target, with its settings; secrets resolved.
+        selection: Which tables and columns are replicated.
+    """
+
+    config: PipelineConfig
+    plugin: DeltaSource | DeltaTarget
+    selection: Selection
+
+    @property
+    def source(self) -> DeltaSource:
+        """The plugin of an end that was loaded as the source."""
+        assert isinstance(self.plugin, DeltaSource)
+        return self.plugin
+
+
+def load_end(path: Path | str, kind: Literal["source", "target"], *, host: PluginHost | None = None) -> PipelineEnd:
+    """Read the file `path` and create its source, or its target; the other end is not looked at, and may be missing.
+
+    Args:
+        path: The pipeline JSON.
+        kind: Which end.
+        host: Where plugins are looked up; the installed packages when left out.
+
+    Raises:
+        ConfigError: When the settings, or that end, are wrong; an `InvalidPipelineError` holds every problem found.
+    """
+    config, problems = _settings(read_document(Path(path)))
+    config = _settled(config, problems, str(path))
+    found, problems = find_end(config, kind)
+    configurer = CollectingConfigurer()
+    plugin = None
+    if found is not None:
+        plugin = _make_plugin(host or PluginHost(), config.stages[found], found, configurer, problems)
+    problems += configurer.problems
+    if problems or plugin is None:
+        raise InvalidPipelineError(problems, where=str(path))
+    return PipelineEnd(config, plugin, Selection(config))
+
+
 def _assemble(
     config: PipelineConfig, ends: Ends, made: list[DeltaSource | DeltaTarget | None], configurer: CollectingConfigurer
 ) -> Pipeline:
@@ -137,7 +184,14 @@ def _settings(document: Mapping[str, Any]) -> tuple[PipelineConfig | None, list[
         archive = config.archive and config.archive.model_copy(update={"path": expand_home(config.archive.path)})
         paths = {"offset_base_path": expand_home(config.offset_base_path), "archive": archive}
         config = config.model_copy(update=paths)
-    return config, problems + more
+    archive = resolved.get("archive")
+    return config, problems + more + _file_problems(archive, "archive")
+
+
+def _file_problems(settings: Any, path: str) -> list[Problem]:
+    """Files that no pipeline of a service may use."""
+    hint = "name a file outside of the service's folder, below a folder that it allows"
+    return [Problem(where, reason, hint, BEYOND_REACH) for where, reason in refused_files(settings, path)]
 
 
 def _settled(config: PipelineConfig | None, problems: list[Problem], where: str) -> PipelineConfig:
@@ -184,8 +238,9 @@ def _make_plugin(
     properties, unresolved = resolve(reference.properties, path)
     config, wrong = parse_model(kind.config_type, properties, path)
     without_value = {problem.path for problem in unresolved}
-    problems += [*unresolved, *(problem for problem in wrong if problem.path not in without_value)]
-    if config is None or unresolved:
+    refused = _file_problems(properties, path)
+    problems += [*unresolved, *refused, *(problem for problem in wrong if problem.path not in without_value)]
+    if config is None or unresolved or refused:
         return None
     _register_secrets(config)
     plugin = kind(config)

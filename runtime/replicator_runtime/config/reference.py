@@ -41,6 +41,25 @@ def describe_settings(model: type[BaseModel]) -> list[Setting]:
     return _describe(schema, schema.get("$defs", {}), "")
 
 
+def settings_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of `model`, each key with its description; secret ones are `writeOnly`."""
+    schema = model.model_json_schema(by_alias=True, mode="validation")
+    documented = _documented_attributes(model)
+    schema["description"] = schema.get("description", "").partition("\n\n")[0]
+    for setting in describe_settings(model):
+        place = schema.get("properties", {}).get(setting.key)
+        if place is not None:
+            place.setdefault("description", documented.get(setting.key) or setting.description)
+            _mark_secret(place)
+    return schema
+
+
+def _mark_secret(place: dict[str, Any]) -> None:
+    """Lift what says that a value is secret from the alternatives of a key to the key."""
+    if any(option.get("writeOnly") for option in place.get("anyOf", ())):
+        place["writeOnly"] = True
+
+
 def _documented_attributes(model: type[BaseModel]) -> dict[str, str]:
     """Key → what the "Attributes" of the model's docstrings say of it, for fields without a description of their own."""
     keys = {name: field.alias or name for name, field in model.model_fields.items()}

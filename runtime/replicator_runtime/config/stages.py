@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from replicator_runtime.config.model import PipelineConfig
 from replicator_runtime.config.problem import Problem
@@ -30,6 +31,15 @@ def find_ends(config: PipelineConfig) -> tuple[Ends | None, list[Problem]]:
     if not problems:
         problems = _wrong_connections(config, sources[0], targets[0])
     return (None, problems) if problems else (Ends(sources[0], targets[0]), [])
+
+
+def find_end(config: PipelineConfig, kind: Literal["source", "target"]) -> tuple[int | None, list[Problem]]:
+    """The index of the source's, or the target's, only stage; or why there is not exactly one. The other end is not looked at."""
+    found = [i for i, stage in enumerate(config.stages) if stage.plugin.is_source == (kind == "source")]
+    if len(found) == 1:
+        return found[0], []
+    type_ = "cdcSource" if kind == "source" else "cdcTarget"
+    return None, [_problem("stages", f"{len(found)} stages are of type {type_}", "keep exactly one")]
 
 
 def _names_twice(config: PipelineConfig) -> list[Problem]:

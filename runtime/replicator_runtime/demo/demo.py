@@ -30,6 +30,16 @@ MARKER = ".replicator-demo"
 LIVE_SECONDS = 12.0
 LIMIT_SECONDS = 240.0
 TICK_SECONDS = 0.1
+_FILES = (
+    "shop.db",
+    "shop.db-wal",
+    "shop.db-shm",
+    "pipeline.json",
+    "service.db",
+    "service.db-wal",
+    "service.db-shm",
+    "service.log",
+)
 
 Say = Callable[[str], None]
 Watch = Callable[["RunView"], None]
@@ -221,9 +231,9 @@ def _clear(folder: Path) -> None:
             f"{folder} holds files that no demo created", code=STRANGE_FOLDER, hint="give another --directory"
         )
     (folder / MARKER).touch()
-    for name in ("shop.db", "shop.db-wal", "shop.db-shm", "pipeline.json"):
-        (folder / name).unlink(missing_ok=True)
-    for name in ("lake", "state"):
+    for file in _FILES:
+        (folder / file).unlink(missing_ok=True)
+    for name in ("lake", "state", "service-work"):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 

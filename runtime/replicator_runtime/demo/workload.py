@@ -24,13 +24,24 @@ class Workload:
         seconds: How long it works.
     """
 
-    def __init__(self, shop: Path, seconds: float, *, seed: int = 2, pause_seconds: float = 0.02) -> None:
+    def __init__(
+        self,
+        shop: Path,
+        seconds: float,
+        *,
+        seed: int = 2,
+        pause_seconds: float = 0.02,
+        first_order: int = ORDERS + 1,
+        grows: bool = True,
+    ) -> None:
         self.transactions = 0
         self.changes = 0
         self.ended_at = 0.0
         self._shop = shop
         self.seconds = seconds
         self._pause = pause_seconds
+        self._first_order = first_order
+        self._grows = grows
         self._chance = random.Random(seed)  # noqa: S311 - made-up data
         self._closed = threading.Event()
         self._error: BaseException | None = None
@@ -66,7 +77,7 @@ class Workload:
 
     def _work(self, shop: sqlite3.Connection) -> None:
         half, end = time.monotonic() + self.seconds / 2, time.monotonic() + self.seconds
-        grown = False
+        grown = not self._grows
         while time.monotonic() < end or not grown:
             if not grown and (time.monotonic() >= half or self._closed.is_set()):
                 grown = True
@@ -78,7 +89,7 @@ class Workload:
             time.sleep(self._pause)
 
     def _commit(self, shop: sqlite3.Connection, step: Step) -> None:
-        till = Till(shop, self._chance, ORDERS + self.transactions + 1)
+        till = Till(shop, self._chance, self._first_order + self.transactions)
         shop.execute("BEGIN IMMEDIATE")
         step(till)
         shop.execute("COMMIT")

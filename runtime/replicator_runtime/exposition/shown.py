@@ -15,10 +15,13 @@ from replicator_sdk.errors import NeedsUserError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from prometheus_client.registry import CollectorRegistry
+
     from replicator_runtime.config import PipelineConfig
     from replicator_runtime.engine.run_state.progress import Progress
     from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.exposition.collector import RunCollector
+    from replicator_runtime.exposition.otlp import OtlpExporter
 
 log = structlog.get_logger()
 
@@ -48,10 +51,11 @@ class Exposition:
         """Show them within the block, nowhere unless a setting says where.
 
         Raises:
-            NeedsUserError: RPL-7210 without `prometheus-client`, RPL-7211 and RPL-7212 when the address or the file cannot be had.
+            NeedsUserError: RPL-7210 without `prometheus-client`, RPL-7211 and RPL-7212 when the address or the file cannot be had,
+                RPL-7214 without OpenTelemetry's packages where a collector is named.
         """
         settings = self._config.metrics
-        if settings.address is None and settings.textfile is None:
+        if settings.address is None and settings.textfile is None and settings.otlp is None:
             yield
             return
         try:
@@ -75,7 +79,21 @@ class Exposition:
                 log.info("metrics.served", at=self.addresses[-1])
             if settings.textfile is not None:
                 opened.callback(TextFile(expand_home(settings.textfile), registry).close)
+            if settings.otlp is not None:
+                opened.callback(_exporter(settings.otlp, registry).close)
             yield
+
+
+def _exporter(endpoint: str, registry: CollectorRegistry) -> OtlpExporter:
+    try:
+        from replicator_runtime.exposition.otlp import OtlpExporter
+    except ImportError as error:
+        raise NeedsUserError(
+            "metrics by OTLP need OpenTelemetry's packages, which are not installed",
+            code="RPL-7214",
+            hint="pip install 'replicator[otlp]'",
+        ) from error
+    return OtlpExporter(endpoint, registry)
 
 
 def label(config: PipelineConfig) -> str:

@@ -136,6 +136,7 @@ class Conditions:
         may_end: bool,
         at_once: bool = False,
         unknown: Collection[NoticeKind] = (),
+        sure: Collection[Key] = (),
     ) -> None:
         """What holds now.
 
@@ -145,10 +146,11 @@ class Conditions:
             may_end: Whether the others are known not to hold; otherwise nothing is known of them.
             at_once: Whether those that do not hold are over without having to stay away.
             unknown: Kinds of which nothing is known.
+            sure: Those that have held for long when they are found, and are reported at once.
         """
         self._turn_back(now)
         for key, text in found.items():
-            self._holds(key, text[:_TEXT], now)
+            self._holds(key, text[:_TEXT], now - SURE_SECONDS if key in sure else now)
         for key in [key for key in self._all if key not in found and key.kind not in EVENTS]:
             self._holds_not(key, now, may_end=may_end and key.kind not in unknown, at_once=at_once)
 
@@ -212,14 +214,14 @@ class Conditions:
             one.over_at = None if one.over_at is None else min(one.over_at, now)
         self._reported = {key: min(at, now) for key, at in self._reported.items()}
 
-    def _holds(self, key: Key, text: str, now: float) -> None:
+    def _holds(self, key: Key, text: str, since: float) -> None:
         one = self._all.get(key)
         if one is None:
-            self._all[key] = Condition(now, text)
+            self._all[key] = Condition(since, text)
             self._changed = True
         elif one.over_at is not None:
-            times = one.times + 1 if now - one.over_at < _FLAPS_SECONDS else 1
-            self._all[key] = Condition(now, text, times=times, notified=one.notified)
+            times = one.times + 1 if since - one.over_at < _FLAPS_SECONDS else 1
+            self._all[key] = Condition(since, text, times=times, notified=one.notified)
             self._changed = True
         elif one.gone_at is not None:
             one.gone_at, one.text = None, text

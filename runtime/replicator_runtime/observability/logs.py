@@ -27,7 +27,9 @@ from replicator_sdk.errors import ReplicatorError
 LogFormat = Literal["json", "console", "auto"]
 
 # These describe their own wire traffic at INFO.
-_NOISY = ("py4j", "asyncio", "urllib3", "botocore", "s3fs", "fsspec", "google", "azure", "pyspark")
+_NOISY = (
+    "alembic", "asyncio", "azure", "botocore", "fsspec", "google", "kubernetes", "py4j", "pyspark", "s3fs", "sse_starlette", "urllib3", "uvicorn",
+)  # fmt: skip
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _KEPT_ONLY = "replicator.kept"
 _LONGEST_TEXT = 16_384

@@ -6,6 +6,7 @@ command line, and the logs of a run, know that: they print `replicator table res
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from dataclasses import dataclass
@@ -24,10 +25,12 @@ BY_FILE = frozenset(
 BY_NAME = frozenset(
     {
         "approve", "dead-letters list", "dead-letters replay", "ddl approve", "ddl list", "ddl reject", "logs", "offsets list", "offsets show",
-        "pause", "requests", "resume", "slo", "status", "table drop", "table pause", "table resume", "table resync", "table retry",
+        "pause", "requests", "restart", "resume", "slo", "start", "status", "stop", "table drop", "table pause", "table resume", "table resync", "table retry",
     }
 )  # fmt: skip
 """Commands for which a name does as well."""
+HERE_ONLY = frozenset({"assess", "notifications test", "run", "tables", "validate", "warm-up"})
+"""Commands that no service is asked to do; of the others a service does those with a name, too."""
 _OF_TABLES = "table "
 _COMMAND = re.compile(r"`replicator ([^`]+)`")
 _PIPELINE = frozenset({"NAME", "PIPELINE"})
@@ -42,12 +45,14 @@ class Subject:
         namespace: Of the name.
         base: Where its state is, when that was given.
         table: The only table that was given, for errors that name none.
+        server: The service that was asked; empty when the command works here.
     """
 
     pipeline: str = ""
     namespace: str = "default"
     base: str | None = None
     table: str = ""
+    server: str = ""
 
     @property
     def is_file(self) -> bool:
@@ -56,6 +61,8 @@ class Subject:
 
     def argument(self, command: str) -> str:
         """The words by which a command finds the pipeline; empty when they are not known."""
+        if self.server:
+            return "" if command in HERE_ONLY else self._at_server()
         if not self.pipeline or (command in BY_FILE and not self.is_file):
             return ""
         words = [self.pipeline]
@@ -64,6 +71,14 @@ class Subject:
         if command in BY_NAME and self.base:
             words += ["--base", self.base]
         return shlex.join(words)
+
+    def _at_server(self) -> str:
+        words = [self.pipeline]
+        if not self.is_file and self.namespace != "default":
+            words += ["--namespace", self.namespace]
+        if os.environ.get("REPLICATOR_SERVER") != self.server:
+            words += ["--server", self.server]
+        return shlex.join(words) if self.pipeline else ""
 
 
 def only(tables: Sequence[str] | None) -> str:

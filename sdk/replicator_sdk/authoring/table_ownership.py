@@ -136,14 +136,32 @@ class TableOwnership(ABC):
             ReplicatorError: When it is not this replicator's (`foreign`), or holds another table that the source has
                 not dropped (`occupied`).
         """
-        if record is None:
-            raise self.foreign("not written by a replicator")
-        if record.owner != self.owner:
-            raise self.foreign(f"of replicator {record.owner}")
+        record = self._owned(record)
         if record.epoch > self.epoch:
             raise self.superseded(record.epoch)
         if record.table not in {self.table, former} and not record.dropped:
             raise self.occupied(record.table)
+
+    def check_read(self, record: TableRecord | None) -> TableRecord:
+        """Returns the record of a table that is this replicator's; epochs are not compared, since nothing is written.
+
+        Args:
+            record: What the newest commit says of the table; None for a table that is there without a record.
+
+        Raises:
+            ReplicatorError: When it is not this replicator's (`foreign`), or holds another table (`occupied`).
+        """
+        record = self._owned(record)
+        if record.table != self.table:
+            raise self.occupied(record.table)
+        return record
+
+    def _owned(self, record: TableRecord | None) -> TableRecord:
+        if record is None:
+            raise self.foreign("not written by a replicator")
+        if record.owner != self.owner:
+            raise self.foreign(f"of replicator {record.owner}")
+        return record
 
     def check_follows(self, record: TableRecord | None, follows: Position | None) -> None:
         """Raises an error when the table was deleted, or an older copy put in its place, while this run wrote it.
@@ -165,7 +183,12 @@ class TableOwnership(ABC):
             code="RPL-4113",
             table=str(self.table),
             position=str(follows),
-            hint="tried again by itself: the table is copied again, or its next error says what to do; find out what deleted or replaced it",
+            hint="tried again by itself; find out what "
+            + (
+                "deleted it: it is not created again until `replicator table resync NAME TABLE --in-place`"
+                if found is None
+                else "put it back: an older copy is copied again by itself"
+            ),
         )
 
     def record(

@@ -69,27 +69,38 @@ class RequestFolder:
         """How often to look for new requests: object stores charge for each listing."""
         return _LOOK_SECONDS if isinstance(self._folder, LocalFolder) else _LOOK_SECONDS_REMOTE
 
-    def submit(self, command: str, arguments: Mapping[str, Any]) -> Request:
+    def submit(self, command: str, arguments: Mapping[str, Any], *, by: str = "") -> Request:
         """Ask for `command`; durable when this returns.
+
+        Args:
+            command: What is asked for.
+            arguments: In JSON values, as the command defines them.
+            by: Who asks; this process' user when left out.
 
         Raises:
             ReplicatorError: As the store fails (RPL-7103 to RPL-7105).
         """
         ulid = ULID()
-        request = Request(str(ulid), command, arguments, who(), ulid.datetime)
+        request = Request(str(ulid), command, arguments, by or who(), ulid.datetime)
         self._create(request)
         return request
 
-    def record(self, command: str, arguments: Mapping[str, Any], *lines: str) -> Request:
+    def record(self, command: str, arguments: Mapping[str, Any], *lines: str, by: str = "") -> Request:
         """Store a request that asks for nothing to be carried out, with its outcome; durable when this returns.
 
         The outcome is stored before the request, so that no run finds the request without it.
+
+        Args:
+            command: What was asked for.
+            arguments: As of `submit`.
+            lines: What was done.
+            by: As of `submit`.
 
         Raises:
             ReplicatorError: As `submit`.
         """
         ulid = ULID()
-        request = Request(str(ulid), command, arguments, who(), ulid.datetime)
+        request = Request(str(ulid), command, arguments, by or who(), ulid.datetime)
         self.finish(str(ulid), Outcome(OutcomeState.DONE, request.at, request.by, lines))
         self._create(request)
         return request
@@ -141,11 +152,15 @@ class RequestFolder:
         """Whether a run has begun it."""
         return self._read(f"{request_id}.begun") not in {None, _WITHDRAWN.encode()}
 
-    def history(self, limit: int | None = None) -> list[Entry]:
-        """The requests that are kept, the newest first, at most `limit`."""
+    def history(self, limit: int | None = None, *, before: str | None = None) -> list[Entry]:
+        """The requests that are kept, the newest first, at most `limit`; with `before` those that were made before that one."""
         names = self._names()
-        found = sorted((one for one, kinds in names.items() if "request" in kinds), reverse=True)
-        return [self._entry(one) for one in found[:limit]]
+        found = (one for one, kinds in names.items() if "request" in kinds and (before is None or one < before))
+        return [self._entry(one) for one in sorted(found, reverse=True)[:limit]]
+
+    def entry(self, request_id: str) -> Entry | None:
+        """One request of the history; None when there is none."""
+        return self._entry(request_id) if self._read(f"{request_id}.request") is not None else None
 
     def prune(self, age: timedelta) -> None:
         """Delete requests that ended longer ago than `age`; what cannot be deleted stays for the next time."""

@@ -32,7 +32,7 @@ def test_three_runs_after_a_kill_at_every_point_of_the_beginning_are_equal(each_
 
 def test_three_runs_after_a_kill_at_every_point_on_the_way_are_equal(mysql_pair: MysqlPair) -> None:
     mysql_pair.assert_nothing_lost()
-    for point in some(list(kill_points.ON_THE_WAY), 4, name="on the way"):
+    for point in some(list(kill_points.ON_THE_WAY), 2, name="on the way"):
         mysql_pair.change_rows()
         mysql_pair.change_structure()
         mysql_pair.kill_at(point)

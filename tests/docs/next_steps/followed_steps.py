@@ -51,6 +51,7 @@ def marked_tests() -> list[Marked]:
     return [
         Marked(f"{path.relative_to(ROOT)}::{function.name}", tuple(codes), content(path, function.name))
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if "follows(" in path.read_text("utf-8")
         for function in _functions(path).values()
         if (codes := [code for mark in _marks(function) for code in _texts(mark)])
     ]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from replicator_runtime.cli.verified import verification_json
 from replicator_runtime.engine.schedule.schedule import stored_schedule
 from replicator_runtime.engine.schedule.verified_tables import stored
+from replicator_runtime.observed.comparisons import verification_json
 from replicator_state import ReplicatorDirectory
 from tests.end_to_end.verify.shop import Shop, counts, sqlite_shop
 

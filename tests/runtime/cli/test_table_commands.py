@@ -14,24 +14,8 @@ import pytest
 
 from replicator_state import Lease, ReplicatorDirectory, RequestFolder
 from tests.runtime.cli.conftest import Replicator
-from tests.runtime.plugin_packages import install
+from tests.runtime.plugin_packages import VOID_TARGET, install
 
-_TARGET = """
-from replicator_sdk import *
-
-class Consumer(EventConsumer):
-    def apply_ddl(self, event): pass
-    def apply_dml(self, event): pass
-    def stop(self): pass
-
-class Void(DeltaTarget):
-    name = "void"
-    config_type = PluginConfig
-    def create_consumer(self, context): return Consumer()
-
-@hookimpl
-def delta_targets(): return [Void]
-"""
 Command = Callable[..., dict[str, Any]]
 
 
@@ -41,7 +25,7 @@ def pipeline(replicator: Replicator, sqlite_pipeline: Path, monkeypatch: pytest.
     site = sqlite_pipeline.parent / "site"
     site.mkdir()
     monkeypatch.syspath_prepend(str(site))
-    install(site, "void", _TARGET)
+    install(site, "void", VOID_TARGET)
     document = json.loads(sqlite_pipeline.read_text())
     document["stages"][1]["plugin"] = {"name": "void", "type": "cdcTarget"}
     document["tables"] = [{"table": "orders"}, {"table": "old_orders"}]

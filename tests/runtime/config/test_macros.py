@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from replicator_runtime.config.problem import InvalidPipelineError
 from replicator_runtime.observability import redaction
 from tests.runtime.config.conftest import Build, pipeline, problems_of
 
@@ -127,3 +128,96 @@ def test_a_pipelines_settings_keep_the_reference_and_not_the_secret(
     assert "${secure(db)}" in made.config.model_dump_json()
     assert all("hunter-22" not in repr(value) for value in shown)
     assert made.source.config.password.get_secret_value() == "hunter-22"  # type: ignore[attr-defined]
+
+
+def test_a_service_gives_pipelines_no_variable_and_no_file_of_its_own(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registered: list[str]
+) -> None:
+    """Who writes a setting there may read what an error repeats of it."""
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "given").write_text("given text\n", "utf-8")
+    (tmp_path / "key").write_text("the host's key", "utf-8")
+    (tmp_path / "secrets" / "link").symlink_to(tmp_path / "key")
+    monkeypatch.setenv("REPLICATOR_SECRETS_DIR", str(tmp_path / "secrets"))
+    for name in ("AWS_SECRET_ACCESS_KEY", "REPLICATOR_SECRET_DB", "REPLICATOR_VAR_REGION"):
+        monkeypatch.setenv(name, f"value of {name}")
+    monkeypatch.setenv("REPLICATOR_FOR_SERVICE", "1")
+    refused = ["env(AWS_SECRET_ACCESS_KEY)", "env(REPLICATOR_SECRET_DB)", f"file({tmp_path}/key)"]
+    refused += [f"file({tmp_path}/secrets/../key)", f"file({tmp_path}/secrets/link)"]
+    for macro in refused:
+        found = problems_of(build, pipeline({"path": f"${{{macro}}}"}))
+        assert "a service gives its pipelines" in found[f"{PROPERTIES}.path"], macro
+    assert path_of(build, "${env(REPLICATOR_VAR_REGION)}") == "value of REPLICATOR_VAR_REGION"
+    monkeypatch.setenv("REPLICATOR_SERVICE_SHARED_SECRETS", "1")
+    assert path_of(build, f"${{file({tmp_path}/secrets/given)}}") == "given text"
+    assert path_of(build, "${secure(db)}") == "value of REPLICATOR_SECRET_DB"
+    assert registered == ["given text", "value of REPLICATOR_SECRET_DB"]
+    monkeypatch.delenv("REPLICATOR_SECRETS_DIR")
+    found = problems_of(build, pipeline({"path": f"${{file({tmp_path}/secrets/given)}}"}))
+    assert "REPLICATOR_SECRETS_DIR" in found[f"{PROPERTIES}.path"]
+
+
+def secrets_of(build: Build, monkeypatch: pytest.MonkeyPatch, namespace: str, *names: str) -> list[str]:
+    """What `${secure()}` gives a namespace's pipeline in a service, for each name; `-` for nothing."""
+    monkeypatch.setenv("REPLICATOR_FOR_SERVICE", "1")
+    monkeypatch.setenv("REPLICATOR_SERVICE_NAMESPACE", namespace)
+    found = []
+    for name in names:
+        try:
+            found.append(path_of(build, f"${{secure({name})}}"))
+        except InvalidPipelineError:
+            found.append("-")
+    return found
+
+
+def test_a_namespace_has_its_own_secrets_and_those_of_none_only_where_they_are_shared(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPLICATOR_SECRETS_DIR", str(tmp_path))
+    (tmp_path / "team-a").mkdir()
+    (tmp_path / "team-a" / "filed").write_text("filed for a\n", "utf-8")
+    (tmp_path / "filed").write_text("filed for all\n", "utf-8")
+    monkeypatch.setenv("REPLICATOR_SECRET_TEAM_A__DB", "of a")
+    monkeypatch.setenv("REPLICATOR_SECRET_DB", "of all")
+    assert secrets_of(build, monkeypatch, "team-a", "db", "filed") == ["of a", "filed for a"]
+    assert secrets_of(build, monkeypatch, "team-b", "db", "filed") == ["-", "-"]
+    assert secrets_of(build, monkeypatch, "", "db", "filed") == ["-", "-"]
+    monkeypatch.setenv("REPLICATOR_SERVICE_SHARED_SECRETS", "1")
+    assert secrets_of(build, monkeypatch, "team-a", "db", "filed") == ["of a", "filed for a"]
+    assert secrets_of(build, monkeypatch, "team-b", "db", "filed") == ["of all", "filed for all"]
+
+
+def test_no_name_and_no_namespace_reaches_the_secrets_of_another(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables have neither small letters nor dashes, so `team-a` must not be taken for `team_a`, `Team-A` or a name's beginning."""
+    monkeypatch.setenv("REPLICATOR_SECRETS_DIR", str(tmp_path))
+    monkeypatch.setenv("REPLICATOR_SECRET_TEAM_A__DB", "of a")
+    monkeypatch.setenv("REPLICATOR_SERVICE_SHARED_SECRETS", "1")
+    for namespace in ("team_a", "Team-A", "team.a", "team"):
+        assert secrets_of(build, monkeypatch, namespace, "db", "a__db", "team-a__db", "a.-db") == ["-"] * 4, namespace
+    assert secrets_of(build, monkeypatch, "team-a", "db") == ["of a"]
+
+
+def test_files_are_those_of_the_namespace_and_never_tokens_of_a_pod(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPLICATOR_SECRETS_DIR", str(tmp_path))
+    monkeypatch.setenv("REPLICATOR_FOR_SERVICE", "1")
+    monkeypatch.setenv("REPLICATOR_SERVICE_SHARED_SECRETS", "1")
+    tokens = [f"{one}/token" for one in ("kubernetes.io/serviceaccount", "eks.amazonaws.com/serviceaccount")]
+    tokens.append("azure/tokens/azure-identity-token")
+    for place in ("team-a/key", "team-b/key", "..2026_01/plain", *tokens):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(f"text of {place}", "utf-8")
+    (tmp_path / "plain").symlink_to("..2026_01/plain")  # as Kubernetes mounts a secret
+    for namespace in ("team-a", "kubernetes.io", "azure", "eks.amazonaws.com"):
+        monkeypatch.setenv("REPLICATOR_SERVICE_NAMESPACE", namespace)
+        for place in ("team-b/key", *tokens):
+            found = problems_of(build, pipeline({"path": f"${{file({tmp_path}/{place})}}"}))
+            assert "a service gives its pipelines" in found[f"{PROPERTIES}.path"], (namespace, place)
+    monkeypatch.setenv("REPLICATOR_SERVICE_NAMESPACE", "team-a")
+    assert path_of(build, f"${{file({tmp_path}/team-a/key)}}") == "text of team-a/key"
+    assert path_of(build, f"${{file({tmp_path}/plain)}}") == "text of ..2026_01/plain"
+    monkeypatch.delenv("REPLICATOR_SERVICE_SHARED_SECRETS")
+    assert f"{PROPERTIES}.path" in problems_of(build, pipeline({"path": f"${{file({tmp_path}/plain)}}"}))

@@ -53,6 +53,14 @@ def test_one_message_when_it_holds_and_one_when_it_is_over() -> None:
     assert notified.got == [(["main.orders"], []), ([], ["main.orders"])]
 
 
+def test_what_has_held_for_long_when_it_is_found_is_notified_at_once() -> None:
+    conditions = Conditions(1)
+    conditions.update(0, FAILS, may_end=True)
+    assert list(conditions.began(0, 0)) == []
+    conditions.update(0, {**FAILS, ITEMS: "x"}, may_end=True, sure=(ITEMS,))
+    assert list(conditions.began(0, 0)) == [ITEMS]
+
+
 def test_what_is_over_within_seconds_is_not_notified() -> None:
     notified = Notified(Conditions(1))
     for now, found in ((0, FAILS), (2, FAILS), (4, {}), (40, {}), (100, {})):

@@ -151,5 +151,6 @@ def test_a_source_that_is_frozen_and_raises_nothing_fails_the_run(run: Any, monk
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + SILENT_SECONDS + 1)
     assert _found(run) == {Key("run_failing"): "the source has neither answered nor sent anything for 12 seconds"}
+    assert RunConditions(run, []).sure(run.progress.snapshot()) == {Key("run_failing")}
     run.progress.heard()
     assert _found(run) == {}

@@ -20,7 +20,6 @@ from replicator_runtime.engine.schedule import lineage, notifying
 from replicator_runtime.engine.worker import run
 from replicator_runtime.exposition.shown import Exposition
 from replicator_runtime.notices import conditions, sender
-from replicator_runtime.observability import redaction
 from replicator_runtime.observability.logs import configure_logging
 from replicator_sdk import PluginConfig, TableId
 from replicator_sdk.errors import NeedsUserError
@@ -77,7 +76,6 @@ def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
         monkeypatch.setenv(f"REPLICATOR_SECRET_{name.upper()}", secret)
     with serving(Webhook()) as served:
         yield served
-    redaction.redactor().forget()
 
 
 def test_neither_a_secret_nor_a_row_is_in_metrics_logs_lineage_notifications_or_the_status(

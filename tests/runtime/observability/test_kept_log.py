@@ -44,7 +44,6 @@ def folder(tmp_path: Path) -> LogFolder:
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     yield
-    redaction.redactor().forget()
     set_run()
 
 

@@ -29,7 +29,6 @@ def _as_before() -> Iterator[None]:
     raising = logging.raiseExceptions
     redaction.register_secret(SECRET)
     yield
-    redaction.redactor().forget()
     set_run()
     root.handlers[:], logging.raiseExceptions = handlers, raising
     root.setLevel(level)

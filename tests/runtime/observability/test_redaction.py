@@ -6,7 +6,6 @@ import base64
 import html
 import json
 import logging
-from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -24,12 +23,6 @@ AROUND = st.text(st.characters(exclude_categories=["Cs"]), max_size=15)
 @pytest.fixture
 def redactor() -> Redactor:
     return Redactor()
-
-
-@pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
-    yield
-    redaction.redactor().forget()
 
 
 @given(SECRETS, AROUND, AROUND)

@@ -6,6 +6,7 @@ import subprocess
 import uuid
 from functools import partial
 
+from tests.services.artifacts import abfs_jars
 from tests.services.azure import setup
 from tests.services.http_gate import HttpGate
 from tests.services.processes import LOOPBACK, accepts_connections, free_port, scratch_folder, spawn, stop, wait_until
@@ -47,6 +48,29 @@ class AzureServer(HttpGate):
         """End both."""
         super().stop()
         stop(self._process)
+
+
+def spark_settings(server: AzureServer) -> dict[str, str]:
+    """What Spark needs to open abfs:// on the server, by requests for blobs, with `spark.jars` for ABFS alone."""
+    abfs = {
+        "abfs.endpoint": server.address,
+        f"account.key.{ACCOUNT}.dfs.core.windows.net": _KEY,
+        "always.use.https": "false",
+        "account.hns.enabled": "false",
+        "fns.account.service.type": "BLOB",
+    }
+    jars = ",".join(map(str, abfs_jars()))
+    return {"spark.jars": jars, **{f"spark.hadoop.fs.azure.{name}": value for name, value in abfs.items()}}
+
+
+def reader(server: AzureServer) -> dict[str, str]:
+    """Options with which deltalake reads tables there."""
+    return {
+        "azure_storage_account_name": ACCOUNT,
+        "azure_storage_account_key": _KEY,
+        "azure_storage_endpoint": f"http://{server.address}/{ACCOUNT}",
+        "azure_allow_http": "true",
+    }
 
 
 def start() -> AzureServer:

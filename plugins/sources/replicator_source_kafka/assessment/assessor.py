@@ -29,7 +29,7 @@ from replicator_source_kafka.tables import quarantine
 from replicator_source_kafka.topics.selection import check_named, find_topics
 
 _SAMPLE_BYTES: Final = 1 << 18
-_SETTINGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes")
+_SETTINGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "delete.retention.ms")
 
 
 class KafkaTableAssessor(TableAssessor):

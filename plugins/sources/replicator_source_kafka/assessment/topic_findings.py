@@ -10,6 +10,7 @@ from replicator_source_kafka.client.metadata import Topic
 from replicator_source_kafka.records import Records
 
 _DAY_MS: Final = 24 * 3600 * 1000
+_ENOUGH_DAYS: Final = 3
 
 
 def partition_findings(topic: Topic, samples: Sequence[Records]) -> list[Finding]:
@@ -52,21 +53,34 @@ def partition_findings(topic: Topic, samples: Sequence[Records]) -> list[Finding
     ]
 
 
+def _compaction(name: str, keeps: int) -> Finding:
+    """That a topic is compacted, and for how many milliseconds it keeps removals of rows; -1 when that is not known, or for ever."""
+    described, impact = (
+        f"{name} is compacted",
+        "the newest record of each key is kept, which is all that a target needs",
+    )
+    if not 0 <= keeps < _ENOUGH_DAYS * _DAY_MS:
+        action = (
+            "nothing needs to be done; delete.retention.ms must be longer than the longest downtime of the replicator"
+        )
+        return Finding("compaction", Severity.INFO, described, impact, action)
+    return Finding(
+        "compaction",
+        Severity.WARNING,
+        f"{described} and keeps removals of rows for {keeps / 3_600_000:.1f} hours",
+        "a table that is not read for longer may miss removals of rows: it stops with RPL-3990, or the run with RPL-3989, and is filled again",
+        "raise delete.retention.ms above the longest downtime you expect",
+        fix=f"kafka-configs.sh --bootstrap-server … --alter --topic {name} --add-config delete.retention.ms={7 * _DAY_MS}",
+    )
+
+
 def retention_findings(name: str, settings: Mapping[str, str]) -> list[Finding]:
     """How long the replicator may be down before a topic loses records that were not read."""
     policy = settings.get("cleanup.policy", "")
     keeps = int(settings.get("retention.ms") or -1)
     found = []
     if "compact" in policy:
-        found.append(
-            Finding(
-                "compaction",
-                Severity.INFO,
-                f"{name} is compacted",
-                "the newest record of each key is kept, which is all that a target needs",
-                "nothing needs to be done; delete.retention.ms must be longer than the longest downtime of the replicator",
-            )
-        )
+        found.append(_compaction(name, int(settings.get("delete.retention.ms") or -1)))
     if "delete" in policy and 0 <= keeps < _DAY_MS:
         found.append(
             Finding(

@@ -19,6 +19,7 @@ from replicator_source_kafka.partition_range import TopicPartition
 EARLIEST: Final = -2
 LATEST: Final = -1
 _TOPIC: Final = 2  # the kind of resource, in the protocol
+_TOPICS_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +164,14 @@ class Cluster(TopicMetadata):
 
         kind = DescribeConfigsRequest.DescribeConfigsResource
         asked = [kind(resource_type=_TOPIC, resource_name=name, configuration_keys=list(wanted)) for name in names]
-        response = self.ask(DescribeConfigsRequest(resources=asked, include_synonyms=False))
         found = {}
-        for result in response.results:
-            if not result.error_code:
-                found[result.resource_name] = {entry.name: entry.value for entry in result.configs}
-            elif not skip_refused:
-                raise errors.for_code(result.error_code)(result.resource_name)
+        for first in range(0, len(asked), _TOPICS_AT_ONCE):
+            some = asked[first : first + _TOPICS_AT_ONCE]
+            for result in self.ask(DescribeConfigsRequest(resources=some, include_synonyms=False)).results:
+                if not result.error_code:
+                    found[result.resource_name] = {entry.name: entry.value for entry in result.configs}
+                elif not skip_refused:
+                    raise errors.for_code(result.error_code)(result.resource_name)
         return found
 
     # ------------------------------------------------------------ records

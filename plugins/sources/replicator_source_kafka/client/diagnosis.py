@@ -15,6 +15,9 @@ NEW_SNAPSHOT = "let the connector snapshot its tables again, then `replicator re
 FROM_NEW_SNAPSHOT = "let the connector snapshot its tables again, set `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`: every table is emptied and filled from the topics"
 """For topics whose earlier records must not be read again: they are out of order, or deletes among them are lost."""
 
+REFILL = "raise delete.retention.ms of the topic above the longest time in which nothing is read, then `replicator reset PIPELINE`: every table is emptied and filled from the topics; or, where the tables' rows are never removed, set `onMissedDeletes` to warn before it"
+"""For compacted topics, which still have the newest values of each key."""
+
 OWN_PIPELINE = "let the connector snapshot the table again; take it out of `tables` (by `exclude`) and its topic out of `topics` or `topicPattern`, and replicate it by a pipeline of its own, with another `name` and target folder"
 """For one table whose topic lost some of its changes."""
 

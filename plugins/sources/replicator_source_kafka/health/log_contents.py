@@ -18,7 +18,6 @@ _BEGINS_SECONDS: Final = 30.0
 _SIZES_SECONDS: Final = 60.0
 _NEW_SIZES_SECONDS: Final = 10.0
 _SETTINGS_SECONDS: Final = 300.0
-_TOPICS_AT_ONCE: Final = 500
 
 
 class LogContents:
@@ -97,10 +96,7 @@ class LogContents:
         return True
 
     def _ask_settings(self, names: Sequence[str]) -> None:
-        found: dict[str, dict[str, str]] = {}
-        for first in range(0, len(names), _TOPICS_AT_ONCE):
-            some = names[first : first + _TOPICS_AT_ONCE]
-            found |= self._cluster.topic_settings(some, SETTINGS, skip_refused=True)
+        found = self._cluster.topic_settings(names, SETTINGS, skip_refused=True)
         self.retention = {name: Retention.of(settings) for name, settings in found.items()}
 
     def _ask_sizes(self, partitions: Sequence[TopicPartition]) -> None:

@@ -23,7 +23,7 @@ from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.offset import KafkaOffset, ranges_between
 from replicator_source_kafka.partition_range import TopicPartition
 from replicator_source_kafka.slices.range_reader import KafkaRangeReader, narrow_to
-from replicator_source_kafka.slices.table_records import TableRecords
+from replicator_source_kafka.slices.table_records import TableRecords, topics_of
 from replicator_source_kafka.tables import quarantine
 from replicator_source_kafka.tables.schema_evolution import reconcile
 from replicator_source_kafka.tables.topic_tables import TopicOrder
@@ -85,6 +85,7 @@ class KafkaLog(DistributedLog):
                 topics = find_topics(cluster, self._config)
                 check_named(self._config, topics)
                 position = resolve_start(cluster, self._config, topics)
+                self._check.begin(position)
             elif isinstance(offset, KafkaOffset):
                 position = offset
                 self._readable = self._check.check(position)
@@ -143,12 +144,15 @@ class KafkaLog(DistributedLog):
             if found is None:
                 return None
             begin, upto = found
+            own, _ = topics_of(self._config, self._known, table, start.topics)
+            self._check.check_table(table, start, own)
             return self._slice(start, begin, self._share(begin, upto, limit_bytes))
 
     def _end(self, start: KafkaOffset) -> KafkaOffset:
         """The last stable offsets. New topics and partitions are added first, in a slice without records."""
         if time.monotonic() - self._checked_at >= self._config.metadata_interval_seconds:
             joined = self._new_partitions.join(start)
+            self._check.remember_ends(start.topics)
             if joined.next.keys() == start.next.keys():  # else what was added may belong to a topic that is not read
                 self._checked_at = time.monotonic()
             if joined != start:

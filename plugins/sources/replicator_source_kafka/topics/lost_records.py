@@ -16,13 +16,14 @@ from replicator_sdk.errors import HistoryLostError, ReplicatorError, TableHistor
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.schema import TableId
 from replicator_sdk.source import EventReaderDefinition
-from replicator_source_kafka.client.diagnosis import NEW_SNAPSHOT, OWN_PIPELINE
+from replicator_source_kafka.client.diagnosis import NEW_SNAPSHOT, OWN_PIPELINE, REFILL
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats.flat.table_name import table_of_topic
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.partition_range import TopicPartition
 from replicator_source_kafka.tables import quarantine
 from replicator_source_kafka.tables.topic_tables import tables_by_topic
+from replicator_source_kafka.topics.missed_deletes import MISSED
 
 register("kafka.lost_topics.found", "kafka.lost_topics.kept")
 
@@ -183,6 +184,14 @@ def of_table(error: ReplicatorError, table: TableId) -> ReplicatorError:
     """The error of one table whose topic has an error that would concern all."""
     if error.code == _DELETED:
         return table_lost(table, error.position, error.message)
+    if error.code == MISSED:
+        return TableHistoryLostError(
+            f"its topic may have lost removals of rows before they were read: {error.message}",
+            code="RPL-3990",
+            table=str(table),
+            position=error.position,
+            hint=REFILL,
+        )
     if isinstance(error, HistoryLostError):
         return TableHistoryLostError(
             f"its topic no longer has all of its changes ({error.code}): {error.message}",

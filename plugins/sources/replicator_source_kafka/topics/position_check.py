@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, SchemaDriftError
+from replicator_sdk.schema import TableId
 from replicator_sdk.source import EventReaderDefinition
 from replicator_source_kafka.client.cluster import EARLIEST, LATEST, Cluster
 from replicator_source_kafka.client.diagnosis import FROM_NEW_SNAPSHOT, NEW_SNAPSHOT
@@ -15,8 +17,11 @@ from replicator_source_kafka.client.metadata import Topic
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.partition_range import TopicPartition
-from replicator_source_kafka.topics.lost_records import LostTopics, deleted
+from replicator_source_kafka.topics.lost_records import LostTopics, deleted, of_table
+from replicator_source_kafka.topics.missed_deletes import MissedDeletes
 from replicator_source_kafka.topics.selection import check_named, find_topics, partitions_of
+
+_log = logging.getLogger(__name__)
 
 
 class PositionCheck:
@@ -39,6 +44,7 @@ class PositionCheck:
         self._cluster = cluster
         self._config = config
         self._lost = LostTopics(config, definition, context)
+        self._deletes = MissedDeletes(cluster, context)
 
     @property
     def skipped(self) -> frozenset[str]:
@@ -70,8 +76,39 @@ class PositionCheck:
         lost |= truncated(self._cluster, KafkaOffset(offset.topics, offset.next, kept))
         for name, error in _grown(self._config, topics, offset).items():
             lost.setdefault(name, error)
+        lost |= self._refused(self._deletes.of(offset, offset.topics.keys() - lost.keys()))
         self._lost.meet(lost)
         return self.past_skipped(offset, topics)
+
+    def begin(self, offset: KafkaOffset) -> None:
+        """Nothing was read before `offset`, the first one, that the target has."""
+        self._deletes.begin(offset)
+
+    def check_table(self, table: TableId, offset: KafkaOffset, topics: Iterable[str]) -> None:
+        """Check that no removal of a row of a table that is read from `offset` on, by itself, is gone unread.
+
+        Raises:
+            TableHistoryLostError: When one may be.
+        """
+        for error in self._refused(self._deletes.of(offset, topics)).values():
+            raise of_table(error, table)
+
+    def remember_ends(self, topics: Iterable[str]) -> None:
+        """Remember from time to time where compacted topics end, and check that no removal of a row is gone unread.
+
+        Raises:
+            ReplicatorError: When one may be, of a table that is read.
+        """
+        if lost := self._refused(self._deletes.remember(set(topics) - self.skipped)):
+            self._lost.topics = topics = frozenset(topics)
+            self._lost.meet(lost)
+
+    def _refused(self, missed: Mapping[str, HistoryLostError]) -> Mapping[str, HistoryLostError]:
+        if self._config.on_missed_deletes == "fail":
+            return missed
+        for error in missed.values():
+            _log.warning("%s", error.message)
+        return {}
 
     def check_records(self, offset: KafkaOffset) -> None:
         """Check that the records before `offset` are those that were read.

@@ -89,12 +89,13 @@ class KafkaEventReader(EventReader):
         quarantine.check_selected(self._config, self._definition.tables)
         with diagnosed("preparing to read the topics"), ExitStack() as on_error:
             cluster = self._cluster = on_error.enter_context(Cluster(self._config))
+            self._check = PositionCheck(cluster, self._config, self._definition, self._context)
             if offset is None:
                 offset = self._first_start(cluster)
+                self._check.begin(offset)
             if not isinstance(offset, KafkaOffset):
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
             self._offset = offset
-            self._check = PositionCheck(cluster, self._config, self._definition, self._context)
             self._readable = self._check.check(self._offset)
             cluster.pin(self._offset.topics)
             self._windows.resume(self._offset)
@@ -231,6 +232,7 @@ class KafkaEventReader(EventReader):
         if self._new_partitions is None:
             self._new_partitions = NewPartitions(cluster, self._config, self._check)
         end = self._new_partitions.join(self._offset)
+        self._check.remember_ends(self._offset.topics)
         if end.next.keys() == self._offset.next.keys():  # else what was added may belong to a topic that is not read
             self._checked_at = time.monotonic()
         if end == self._offset:

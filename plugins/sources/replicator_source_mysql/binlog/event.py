@@ -6,7 +6,7 @@ Codes: `binlog_event.h` of MySQL (to 9.x) and `log_event.h` of MariaDB (to 11.x)
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -192,6 +192,14 @@ class Events:
     def part(self, begin: int, end: int) -> Events:
         """The events from rank `begin` up to `end`, sharing the buffer."""
         return self.pick(slice(begin, end))
+
+    def without_rows(self, which: slice | Bools) -> Events:
+        """The same events, where rows of some of them are no rows any more; ranks stay."""
+        kind = self.kind.copy()
+        chosen = np.zeros(len(kind), np.bool_)
+        chosen[which] = True
+        kind[chosen & lookup(ROWS)[kind]] = Kind.IGNORABLE
+        return replace(self, kind=kind)
 
     def pick(self, which: slice | Int64s | Bools) -> Events:
         """Some of the events, sharing the buffer."""

@@ -11,7 +11,7 @@ from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.binlog.batches.decoder import Decoder
-from replicator_source_mysql.binlog.event import Events, FilePosition
+from replicator_source_mysql.binlog.event import ROWS, Events, FilePosition
 from replicator_source_mysql.ddl.lex.session import Session
 from replicator_source_mysql.hints import COPY_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
@@ -49,6 +49,7 @@ class EventDispatcher:
         self._decoder = Decoder(captured.plan)
         self._prepared = PreparedTransactions()
         self._has_emitted = False  # anything of the open group
+        self._rows_until: FilePosition | None = None  # where those of its rows end that were decoded
 
     def deliver(self, events: Events) -> None:
         """Decode and emit, in parts between positions where definitions change that the log does not show."""
@@ -105,10 +106,18 @@ class EventDispatcher:
                     begin, commits = mark.index + 1, []
                     self._pass_border(self._place.here)
                 continue
+            if mark.since is not None and not self._has_rows_after(mark.since):
+                events = events.without_rows(slice(max(begin, mark.first), mark.index))
+                if mark.kind is MarkKind.PARTIAL_ROLLBACK:
+                    continue
             self._emit_window(events, begin, mark.index, commits, mark.begin)
             begin, commits = mark.index, []
             self._interrupt(mark)
         self._emit_window(events, begin, len(events), commits, self._scanner.begin)
+
+    def _has_rows_after(self, place: FilePosition) -> bool:
+        """Whether rows of the open group after `place` are decoded already."""
+        return self._rows_until is not None and place.position < self._rows_until.position
 
     def _emit_window(
         self, events: Events, begin: int, end: int, commits: Sequence[Mark], group: FilePosition | None = None
@@ -128,10 +137,13 @@ class EventDispatcher:
             ends = np.array([mark.index - begin + 1 for mark in commits])
             # What is prepared now: the offsets are asked for later, when other transactions may be.
             self._place.commit_marks(commits, ranks[ends], self._resume)
-            self._has_emitted = False
+            self._has_emitted, self._rows_until = False, None
             begin = last
         if begin < end:
-            self._place.ordinal = int(self._emit_rows(events.part(begin, end), group)[-1])
+            part = events.part(begin, end)
+            self._place.ordinal = int(self._emit_rows(part, group)[-1])
+            if len(part.where(ROWS)):
+                self._rows_until = part.place(len(part) - 1)
 
     def _emit_rows(self, events: Events, group: FilePosition | None = None) -> Int64s:
         """Emit the row changes of `events`; returns how many are before each event, and in the end.
@@ -173,10 +185,10 @@ class EventDispatcher:
             self._emit_held(self._prepared.commit(mark.xid, str(mark.place)))
         elif mark.kind is MarkKind.COMMIT:
             self._emit_held(self._prepared.take_current())
-        elif self._has_emitted:
+        elif self._has_emitted or (self._prepared.current is not None and self._prepared.current.batches):
             raise _rolled_back(mark)
         if mark.ends_group:
-            self._has_emitted = False
+            self._has_emitted, self._rows_until = False, None
             self._place.commit_at(self._place.after(mark, self._resume), mark.timestamp)
 
     def _emit_held(self, rows: HeldRows | None) -> None:
@@ -209,9 +221,9 @@ def _count_until(events: Events, place: MySqlOffset) -> int:
 
 def _rolled_back(mark: Mark) -> NeedsUserError:
     return NeedsUserError(
-        "a transaction that also changed a table without transactions was rolled back after row changes in the log",
+        "a large transaction was rolled back after row changes in the log, of which some were read before",
         code="RPL-3789",
         position=str(mark.place),
-        hint="change tables with and without transactions in separate transactions; which of these changes stayed is not"
-        f" known, so {COPY_AGAIN}",
+        hint="make transactions smaller that are rolled back after they have made or dropped temporary tables, or changed tables"
+        f" without transactions; its rows cannot be left out any more, so {COPY_AGAIN}",
     )

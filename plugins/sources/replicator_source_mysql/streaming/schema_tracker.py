@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from replicator_sdk.authoring.log_position import StructureChange
 from replicator_sdk.context import DeltaSourceContext
-from replicator_sdk.errors import BugError, HistoryLostError, NeedsUserError
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, SchemaDriftError
 from replicator_sdk.schema import TableId
 from replicator_source_mysql.binlog.event import FilePosition
 from replicator_source_mysql.binlog.log_availability import Origin
@@ -159,11 +159,11 @@ class SchemaTracker:
             return self._open.definition(table)
         if self._comes(table):
             return None
-        raise BugError(
+        raise SchemaDriftError(
             "the log holds rows of a table that the schema history does not know",
             code="RPL-3792",
             table=str(table),
-            hint=f"report it; {COPY_TABLE_AGAIN}",
+            hint=f"report it; {COPY_TABLE_AGAIN}, {ALONE}",
         )
 
     def follow(self, query: Query, after: MySqlOffset, captured: CapturedTables) -> list[StructureChange | None]:

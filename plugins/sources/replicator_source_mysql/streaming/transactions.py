@@ -6,8 +6,9 @@ Only the few events that begin, end or interrupt a transaction are looked at one
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replicator_source_mysql.binlog.dump.log_fingerprint import LogFingerprint, event_digest
 from replicator_source_mysql.binlog.event import Events, FilePosition, Kind
@@ -28,14 +29,19 @@ GROUP_STARTS = (Kind.GTID, Kind.ANONYMOUS_GTID, Kind.GTID_TAGGED, Kind.MARIADB_G
 _CONTROL = (*GROUP_STARTS, Kind.FORMAT_DESCRIPTION, Kind.QUERY, Kind.XID, Kind.XA_PREPARE)
 
 
+_SAVEPOINT = re.compile(
+    r"\s*(?:SAVEPOINT|ROLLBACK\s+(?:WORK\s+)?TO(?:\s+SAVEPOINT)?)\s+(.*?)\s*", re.IGNORECASE | re.DOTALL
+)
+
+
 class MarkKind(enum.Enum):
     """What is at a mark."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
-    """The end of a group that was rolled back: only what no engine can undo stays."""
+    """The end of a group that was rolled back: none of its rows count."""
     PARTIAL_ROLLBACK = "partial rollback"
-    """ROLLBACK TO SAVEPOINT: rows before it in the same group are undone."""
+    """ROLLBACK TO SAVEPOINT: rows between the two do not count."""
     STATEMENT = "statement"
     XA_BEGIN = "xa begin"
     XA_PREPARED = "xa prepared"
@@ -58,6 +64,8 @@ class Mark:
         ends_group: Whether the transaction ends there.
         query: The statement, for STATEMENT.
         xid: The distributed transaction, for the XA kinds.
+        since: For the two kinds of rollback, the place after which rows do not count.
+        first: The rank of the first event after `since`; 0 when that was in an earlier call.
     """
 
     kind: MarkKind
@@ -70,6 +78,8 @@ class Mark:
     ends_group: bool = True
     query: Query | None = None
     xid: tuple[int, bytes, bytes] | None = None
+    since: FilePosition | None = None
+    first: int = 0
 
 
 class TransactionScanner:
@@ -86,6 +96,8 @@ class TransactionScanner:
         self._group_begin = FilePosition("", 0)
         self._group_digest = 0
         self._created = ("", 0)
+        self._group_first = 0
+        self._savepoints: dict[str, tuple[FilePosition, int]] = {}
 
     @property
     def is_open(self) -> bool:
@@ -103,13 +115,16 @@ class TransactionScanner:
 
     def scan(self, events: Events) -> Iterator[Mark]:
         """The marks of `events`, in order; to be taken to the end before the next call."""
+        self._group_first = 0
+        self._savepoints = {name: (place, 0) for name, (place, _) in self._savepoints.items()}
         for index in events.where(_CONTROL).tolist():
             kind = events.kind[index]
             if kind == Kind.FORMAT_DESCRIPTION:
                 self._created = (events.place(index).file, int(events.timestamp[index]))
                 continue
             if not self.is_open or kind in GROUP_STARTS:
-                self._group_begin = events.begin_place(index)
+                self._group_begin, self._group_first = events.begin_place(index), index
+                self._savepoints.clear()
                 self._group_digest = event_digest(events, index)
             if kind == Kind.QUERY:
                 mark = self._query(events, index)
@@ -148,13 +163,21 @@ class TransactionScanner:
         if verb == "XA" and (statement := xa_statement(query.text)) is not None:
             return self._xa(events, index, statement)
         if verb in {"SAVEPOINT", "RELEASE"} and self._has_begun:
+            if verb == "SAVEPOINT":
+                self._savepoints[_savepoint(query.text)] = events.place(index), index + 1
             return None
         kind = MarkKind.STATEMENT
         if verb == "ROLLBACK":
             kind = MarkKind.ROLLBACK if len(words) == 1 else MarkKind.PARTIAL_ROLLBACK
+        since, first = self._group_begin, self._group_first
+        if kind is MarkKind.PARTIAL_ROLLBACK:
+            # One that was set before the group's first change may be missing in the log.
+            since, first = self._savepoints.get(_savepoint(query.text), (since, first))
         if kind is MarkKind.ROLLBACK or not self._has_begun:
-            return self._end(events, index, kind, query=query)
-        return self._mark(events, index, kind, ends_group=False, query=query)
+            mark = self._end(events, index, kind, query=query)
+        else:
+            mark = self._mark(events, index, kind, ends_group=False, query=query)
+        return mark if kind is MarkKind.STATEMENT else replace(mark, since=since, first=first)
 
     def _xa(self, events: Events, index: int, statement: XaStatement) -> Mark | None:
         if statement.verb == "START":
@@ -197,3 +220,9 @@ class TransactionScanner:
         begin = self._group_begin
         proof = LogFingerprint(self.created(begin.file), begin.position, self._group_digest)
         return Mark(kind, index, events.place(index), timestamp, group.gtid, begin, proof, ends_group, query, xid)
+
+
+def _savepoint(text: str) -> str:
+    """The name in SAVEPOINT or ROLLBACK TO; names are compared without case."""
+    found = _SAVEPOINT.fullmatch(text)
+    return found[1].strip("`").lower() if found else ""

@@ -94,7 +94,8 @@ class PreparedTransactions:
                 "a distributed transaction was committed that had been prepared before replication began",
                 code="RPL-3795",
                 position=place,
-                hint=f"wait until XA RECOVER lists nothing; then {COPY_AGAIN}",
+                hint="grant the account XA_RECOVER_ADMIN (MySQL), so that a start waits until none is prepared; or wait until XA RECOVER"
+                f" lists nothing; then {COPY_AGAIN}",
             )
         return rows
 

@@ -118,10 +118,20 @@ class LogContinuity:
         return name if name != self._slot else ""
 
     def save_publication(self, identity: str, offset: PostgresOffset) -> None:
-        """Store slot and publication, used from `offset` on: what another publication selected may not be sent again."""
+        """Store slot and publication, used from `offset` on: what another publication selected may not be sent again.
+
+        A state of an earlier release names no slot: the one that it is read by now is logged.
+        """
         saved = self._saved()
         since = 0 if saved is None else saved["since"] if saved["publication"] == identity else offset.lsn
         now = {"publication": identity, "since": since, "slot": self._slot}
+        if saved is not None and "slot" not in saved:
+            log.warning(
+                "slot.noted",
+                slot=self._slot,
+                position=str(offset),
+                reason="the state did not name the slot it was read by",
+            )
         if now != saved:
             self._context.put_state(STATE_KEY, json.dumps(now).encode())
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from replicator_sdk.authoring.table_ownership import owner_of
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.schema import TableId, TableSchema
@@ -165,15 +164,9 @@ class BigQueryTableReader(TableReader):
         if self._catalogue.has_dataset(ref, table):
             rows = self._jobs.read(select(ref), f"reading the commits of {ref.id}", table)
         state = read_rows(rows, self._context.read_offset)
-        record = state.record
-        if record is None:
-            if self._catalogue.find(ref.id, table) is not None:
-                raise ownership.foreign("not written by a replicator")
+        if state.record is None and self._catalogue.find(ref.id, table) is None:
             return None
-        if record.owner != owner_of(self._context):
-            raise ownership.foreign(f"of replicator {record.owner}")
-        if record.table != table:
-            raise ownership.occupied(record.table)
+        ownership.check_read(state.record)
         return state
 
     def _ref(self, table: TableId) -> TableRef:

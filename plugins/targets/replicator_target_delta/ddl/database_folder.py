@@ -44,7 +44,7 @@ class DatabaseFolders:
         Raises:
             NeedsUserError: When the storage refuses.
         """
-        if not renames_at_once(folder):
+        if not renames_at_once(self._spark, folder):
             return
         with translated_errors(Py4JJavaError, lambda error: _refused(error, folder)):
             system, path = file_system(self._spark, folder), JvmClasses.of(self._spark).path(folder)

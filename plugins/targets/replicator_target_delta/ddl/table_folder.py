@@ -11,19 +11,29 @@ from replicator_sdk.errors import RetryableError, SchemaDriftError, SnapshotNeed
 from replicator_sdk.schema import TableId
 from replicator_target_delta.files.data_file import is_data_file
 from replicator_target_delta.jvm_classes import DELTA, JvmClasses
+from replicator_target_delta.location import is_on_azure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DROPPED: Final = ".dropped-"
 """What the name of a folder begins with whose deletion has begun."""
-_CLIENT: Final = "fs.s3.impl"
-_S3A: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem"
-_ATOMIC: Final = {"", "file", "hdfs", "viewfs", "abfs", "abfss"}
+_CLIENTS: Final = {
+    "s3": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+    "gs": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
+}
+_ATOMIC: Final = {"", "file", "hdfs", "viewfs"}
+_HIERARCHICAL: Final = "fs.capability.paths.acls"
+"""What Hadoop's client of Azure can do only where the account has a hierarchical namespace."""
 
 
-def renames_at_once(path: str) -> bool:
-    """Whether the store renames a folder as one step, so that a process that is killed leaves it whole."""
+def renames_at_once(spark: SparkSession, path: str) -> bool:
+    """Whether the store renames a folder as one step, so that a process that is killed leaves it whole.
+
+    Azure does where the account has a hierarchical namespace; elsewhere Hadoop copies the files of a folder one by one.
+    """
+    if is_on_azure(path):
+        return bool(file_system(spark, path).hasPathCapability(JvmClasses.of(spark).path(path), _HIERARCHICAL))
     return _scheme(path) in _ATOMIC
 
 
@@ -35,7 +45,7 @@ def move_folder(spark: SparkSession, old: str, new: str, table: TableId) -> None
         SnapshotNeededError: Where files of another program are at `new`: they stay, and the other tables go on.
     """
     scheme = _scheme(old)
-    if not renames_at_once(old):
+    if not renames_at_once(spark, old):
         raise SchemaDriftError(
             f"a table was renamed, and {scheme}:// cannot rename a folder atomically",
             code="RPL-6406",
@@ -78,7 +88,7 @@ def delete_folder(spark: SparkSession, path: str) -> None:
     aside = _aside(path)
     _delete(spark, aside)
     folder = classes.path(path)
-    if renames_at_once(path) and system.exists(folder) and system.rename(folder, classes.path(aside)):
+    if renames_at_once(spark, path) and system.exists(folder) and system.rename(folder, classes.path(aside)):
         _forget(spark, path)
         _delete(spark, aside)
     else:
@@ -98,7 +108,7 @@ def _aside(path: str) -> str:
 
 def delete_empty_folder(spark: SparkSession, path: str) -> None:
     """Delete a folder that holds nothing, or only an empty log; any other stays, and object stores have none."""
-    if not renames_at_once(path):
+    if not renames_at_once(spark, path):
         return
     system = file_system(spark, path)
     for folder in map(JvmClasses.of(spark).path, (f"{path}/_delta_log", path)):
@@ -116,13 +126,13 @@ def _scheme(path: str) -> str:
 
 
 def name_client(spark: SparkSession, path: str) -> None:
-    """Have Hadoop open `s3://` by the client of `s3a://`, unless a client is configured for it, as on EMR.
+    """Have Hadoop open `s3://` by the client of `s3a://`, and `gs://` by Google's, unless a client is configured for it, as on EMR.
 
-    Hadoop has none for that scheme. What is configured is known only once Java runs: a pipeline's `spark.conf` may say it, or
+    Hadoop has none for these schemes. What is configured is known only once Java runs: a pipeline's `spark.conf` may say it, or
     `core-site.xml`, or `spark-submit`.
     """
-    if path.startswith("s3://"):
-        spark.sparkContext._jsc.hadoopConfiguration().setIfUnset(_CLIENT, _S3A)  # noqa: SLF001
+    if client := _CLIENTS.get(_scheme(path)):
+        spark.sparkContext._jsc.hadoopConfiguration().setIfUnset(f"fs.{_scheme(path)}.impl", client)  # noqa: SLF001
 
 
 def file_system(spark: SparkSession, path: str) -> Any:

@@ -17,14 +17,15 @@ import pyarrow as pa
 from pyarrow import fs
 
 from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_target_delta.files.azure import open_azure
 from replicator_target_delta.files.full_disk import naming_full_disk
-from replicator_target_delta.location import is_on_disk
+from replicator_target_delta.location import is_on_azure, is_on_disk
 
 Stamp: TypeAlias = tuple[int, int]
 _LOG: Final = "_delta_log"
 _WAIT_SECONDS: Final = 30.0
 _UNWRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST})
-_SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfss"}
+_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 # Arrow repeats a request to Cloud Storage for 15 minutes by default, also one without credentials, and says nothing meanwhile.
 _OPTIONS = {"gs": "?retry_limit_seconds=30"}
 
@@ -198,6 +199,8 @@ def _filesystem(root: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), root
     scheme, rest = root.split("://", 1)
     try:
+        if is_on_azure(root):
+            return open_azure(rest)
         filesystem, path = fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}://{rest}{_OPTIONS.get(scheme, '')}")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as err:
         raise NeedsUserError(

@@ -1,7 +1,7 @@
-"""Commits to tables on S3, where only the store itself can say which of two writers came first.
+"""Commits to tables on object stores, where only the store itself can say which of two writers came first.
 
 Delta's own log store for S3 looks whether a version is there and then writes it, so that of two processes the later one takes
-the place of the earlier one's commit. Here S3 gets the commit with the condition that the version does not exist.
+the place of the earlier one's commit. Here the store gets the commit with the condition that the version does not exist.
 """
 
 from __future__ import annotations
@@ -14,28 +14,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
-from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
 from replicator_target_delta.ddl.table_folder import file_system
 from replicator_target_delta.jvm_classes import DELTA, JvmClasses
-from replicator_target_delta.location import is_on_s3
+from replicator_target_delta.location import is_on_object_store
+from replicator_target_delta.log.commit_files import commit_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
-_CONDITION: Final = "fs.option.create.conditional.overwrite"
-_TAKEN: Final = frozenset({"RemoteFileChangedException", "FileAlreadyExistsException"})
-_HINT: Final = (
-    "use Hadoop 3.4.2 or later and a store with conditional writes, or name another log store of Delta for the path's scheme in "
-    "the pipeline's `spark.conf` (`spark.delta.logStore.s3a.impl`)"
-)
 _IN_COMMIT_TIMESTAMPS: Final = "delta.enableInCommitTimestamps"
 
 
 def is_conditional(spark: SparkSession, path: str) -> bool:
-    """Whether commits to the table at `path` are this module's: on S3, unless the pipeline names a log store itself."""
-    if not is_on_s3(path):
+    """Whether commits to the table at `path` are this module's: on an object store, unless the pipeline names a log store itself."""
+    if not is_on_object_store(path):
         return False
     scheme = path.split("://", 1)[0]
     names = (f"spark.delta.logStore.{scheme}.impl", "spark.delta.logStore.class")
@@ -53,6 +48,7 @@ class ConditionalCommit:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._path = path
         self._classes, self._files = JvmClasses.of(spark), file_system(spark, path)
+        self._log = commit_files(spark, f"{path}/_delta_log")
 
     def write(self, version: int, actions: Sequence[str], description: dict[str, Any]) -> Any:
         """Write the version: what the commit is, with a `txnId` that no other has, and its actions as JSON; durable on return.
@@ -70,20 +66,20 @@ class ConditionalCommit:
         content = "\n".join((json.dumps(first), *actions)).encode()
         name = f"{version:020}.json"
         # The client repeats a request whose answer is lost, and then meets its own commit.
-        if not self._create(name, content) and self._read(name) != content:
+        if not self._log.create(name, content) and self._log.read(name) != content:
             raise RetryableError(
                 f"another process has written version {version} of the table at {self._path}",
                 code="RPL-4407",
                 hint="retried by itself; end the other program that writes there",
             )
-        return self._files.getFileStatus(self._at(name))
+        return self._files.getFileStatus(self._classes.path(f"{self._path}/_delta_log/{name}"))
 
     def write_checksum(self, version: int, checksum: Any) -> None:
         """Write Delta's checksum of a version that was written, which spares the next process to compute it; failing does no harm."""
         manifest = self._classes.scala_object("scala.reflect.ManifestFactory").classType(checksum.getClass())
         text = self._classes.scala_object(f"{DELTA}.util.JsonUtils").toJson(checksum, manifest)
-        with contextlib.suppress(Py4JJavaError):
-            self._create(f"{version:020}.crc", f"{text}\n".encode())
+        with contextlib.suppress(Py4JJavaError, ReplicatorError):
+            self._log.create(f"{version:020}.crc", f"{text}\n".encode())
 
     def _prove(self) -> None:
         bucket = "/".join(self._path.split("/", 3)[:3])
@@ -91,44 +87,12 @@ class ConditionalCommit:
             return
         name = f"_probe.{secrets.token_hex(8)}"
         try:
-            refused = self._create(name, b"1") and not self._create(name, b"2")
+            refused = self._log.create(name, b"1") and not self._log.create(name, b"2")
         finally:
-            self._files.delete(self._at(name), False)
+            self._log.delete(name)
         if not refused:
-            raise self._unsafe("it has overwritten an object that it was to create")
+            raise self._log.unsafe("it has overwritten an object that it was to create")
         self._proved.add(bucket)
-
-    def _create(self, name: str, content: bytes) -> bool:
-        """Whether the object was created; False when there is one."""
-        from pyspark.errors import IllegalArgumentException
-
-        try:
-            stream = self._files.createFile(self._at(name)).must(_CONDITION, True).build()
-            stream.write(content)
-            stream.close()
-        except IllegalArgumentException as error:
-            raise self._unsafe("Hadoop's file system does not know conditional writes") from error
-        except Py4JJavaError as error:
-            if _name(error) in _TAKEN:
-                return False
-            if "Conditional Writes Unavailable" in str(error.java_exception.getMessage()):
-                raise self._unsafe("`fs.s3a.create.conditional.enabled` is false") from error
-            raise
-        return True
-
-    def _read(self, name: str) -> bytes:
-        stream = self._files.open(self._at(name))
-        try:
-            return bytes(self._classes["org.apache.commons.io.IOUtils"].toByteArray(stream))
-        finally:
-            stream.close()
-
-    def _at(self, name: str) -> Any:
-        return self._classes.path(f"{self._path}/_delta_log/{name}")
-
-    def _unsafe(self, why: str) -> NeedsUserError:
-        message = f"two runs could overwrite each other's commits at {self._path}: {why}"
-        return NeedsUserError(message, code="RPL-3409", hint=_HINT)
 
 
 def check_timestamps(path: str, metadata: dict[str, Any]) -> None:
@@ -139,11 +103,7 @@ def check_timestamps(path: str, metadata: dict[str, Any]) -> None:
     """
     if str(metadata.get("configuration", {}).get(_IN_COMMIT_TIMESTAMPS, "")).lower() == "true":
         raise NeedsUserError(
-            f"the table at {path} has {_IN_COMMIT_TIMESTAMPS}, which commits on S3 do not write",
+            f"the table at {path} has {_IN_COMMIT_TIMESTAMPS}, which commits on object stores do not write",
             code="RPL-3410",
             hint=f"set {_IN_COMMIT_TIMESTAMPS} to false for the table",
         )
-
-
-def _name(error: Py4JJavaError) -> str:
-    return str(error.java_exception.getClass().getSimpleName())

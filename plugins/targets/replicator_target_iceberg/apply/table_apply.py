@@ -6,7 +6,8 @@ import pyarrow as pa
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
-from replicator_sdk.errors import DataError, SchemaDriftError
+from replicator_sdk.errors import DataError, RetryableError, SchemaDriftError
+from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.target import TableProgress
 from replicator_target_iceberg.apply.history import append_changes
 from replicator_target_iceberg.apply.keyed import KeyedApply, Place, choosing_column
@@ -17,6 +18,8 @@ from replicator_target_iceberg.files.live_files import LiveFiles
 from replicator_target_iceberg.log.change import Change
 from replicator_target_iceberg.schema.definition import Columns, new_schema
 from replicator_target_iceberg.table import Attempt, TargetTable
+
+register("iceberg.repair.before", "iceberg.repair.after")
 
 
 class TableApply:
@@ -37,6 +40,26 @@ class TableApply:
             return
         self._table.ownership.check_follows(attempt.record, changes.follows)
         self._table.note_partitions(attempt)
+        self._commit(attempt, changes, TableProgress.of(changes.identity))
+
+    def repair(self, changes: TableChanges) -> None:
+        """As `RepairableConsumer.repair_rows`; in the mode `merge`."""
+        self._table.forget()
+        attempt = self._table.begin()
+        before = attempt.progress
+        if before is None or before.position != changes.identity.position:
+            raise RetryableError(
+                f"the target's table is {'gone' if before is None else f'at {before.position}'}",
+                code="RPL-4429",
+                table=str(changes.table),
+                position=str(changes.identity.position),
+                hint="give the command again; `replicator status` shows whether a run goes on",
+            )
+        failpoint("iceberg.repair.before")
+        self._commit(attempt, changes, self._table.ownership.taken_over(before))
+        failpoint("iceberg.repair.after")
+
+    def _commit(self, attempt: Attempt, changes: TableChanges, progress: TableProgress) -> None:
         change = self._begun(attempt, changes)
         place = self._place(attempt, change, changes)
         try:
@@ -49,7 +72,6 @@ class TableApply:
                 position=str(changes.identity.position),
                 hint="the source's type allows more than its standard type: report it, and leave the column out by `columns`",
             ) from error
-        progress = TableProgress.of(changes.identity)
         self._table.commit(attempt, change, progress, lambda: files.give(change), written=files.written)
         if self._config.mode is Mode.MERGE:
             self._table.follow(change, place.chosen_by, files.after(place.files))

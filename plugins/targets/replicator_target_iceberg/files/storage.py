@@ -8,7 +8,7 @@ import fcntl
 import functools
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -80,6 +80,15 @@ class Storage:
                     os.fsync(handle)
                 finally:
                     os.close(handle)
+
+    def missing(self, locations: Sequence[str]) -> list[str]:
+        """Those of the files that are not there."""
+        lost: list[str] = []
+        for location in locations:
+            system, path = _opened(location)
+            if system.get_file_info(path).type is fs.FileType.NotFound:
+                lost.append(location)
+        return lost
 
     def delete(self, locations: Iterable[str]) -> None:
         """Delete files that no commit names; what fails stays as an orphan."""

@@ -96,9 +96,11 @@ class Change:
         """
         with java_errors("change the table's sort order"):
             update, nulls = self._transaction.replaceSortOrder(), self._jvm[".NullOrder"]
+            # py4j does not find the interface's methods that take names.
+            ref = self._jvm[".expressions.Expressions"].ref
             for name, is_descending, nulls_first in names:
                 place = nulls.NULLS_FIRST if nulls_first else nulls.NULLS_LAST
-                (update.desc if is_descending else update.asc)(name, place)
+                (update.desc if is_descending else update.asc)(ref(name), place)
             update.commit()
 
     @property
@@ -152,6 +154,20 @@ class Change:
             for file in add:
                 update.appendFile(self._data_file(file))
             self._finish(update)
+
+    def restore(self, snapshot: Any) -> None:
+        """Have the rows and the columns of an earlier snapshot again; those of later ones stay, for time travel, until they expire."""
+        with java_errors("bring an earlier snapshot of the table back"):
+            operations = self._transaction.table().operations()
+            base = operations.current()
+            if (schema := snapshot.schemaId()) is not None and schema != base.currentSchemaId():
+                # First, so that the commit's own snapshot says these columns, too.
+                restored = self._jvm[".TableMetadata"].buildFrom(base).setCurrentSchema(schema).build()
+                operations.commit(base, restored)
+            update = self._transaction.manageSnapshots()
+            update.setCurrentSnapshot(snapshot.snapshotId())
+            update.commit()
+        self.append()
 
     def rewrite(self, add: Iterable[NewFile], remove: Iterable[LiveFile], old_deletes: Iterable[DeleteRef]) -> None:
         """Put files in the place of others that hold the same rows: readers of changes see nothing of it."""

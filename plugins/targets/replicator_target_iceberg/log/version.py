@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from replicator_sdk.authoring.table_ownership import TableRecord
 from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId
 from replicator_target_iceberg.arrangement.partitioning import Partitioning
 from replicator_target_iceberg.jvm import Jvm
@@ -98,6 +100,22 @@ def _stored(metadata: Any, snapshot: Any) -> tuple[dict[str, Any] | None, int | 
             found = None if tagged is None else tagged.summary().get(PROGRESS)
             return (None if found is None else unpacked(found)), None
     return None, 0
+
+
+def record_of(snapshot: Any, read_offset: Callable[[Mapping[str, bytes]], Offset]) -> TableRecord | None:
+    """What a snapshot of Java's says of the table; None for one that says nothing."""
+    found = snapshot.summary().get(PROGRESS)
+    return None if found is None else TableRecord.from_json(unpacked(found), read_offset)
+
+
+def progress_expired(table: TableId) -> NeedsUserError:
+    """Returns the error for a table of which `Version.later` is None."""
+    return NeedsUserError(
+        "the snapshots between the one that says how far the table is and the current one were expired by another program",
+        code="RPL-3426",
+        table=str(table),
+        hint="copy the table again: `replicator table resync NAME TABLE`; let this target expire snapshots alone",
+    )
 
 
 def packed(record: Mapping[str, Any]) -> str:

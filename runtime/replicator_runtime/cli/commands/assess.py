@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from replicator_runtime.cli.options import AsJson, Debug, PipelineFile
 from replicator_runtime.cli.report import Report
@@ -15,21 +18,38 @@ if TYPE_CHECKING:
 NAMES_SHOWN = 4
 
 
-def assess(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = False) -> None:
+class End(enum.StrEnum):
+    """One end of a pipeline."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+
+Only = Annotated[
+    End | None,
+    typer.Option(help="Assess this end alone, without tables; the pipeline may lack the other.", show_default=False),
+]
+
+
+def assess(pipeline: PipelineFile, only: Only = None, as_json: AsJson = False, debug: Debug = False) -> None:
     """Connect to source and target, and report what will go wrong and how to fix it. Changes nothing there.
 
     Ends with exit code 3 when there is an ERROR. Example: replicator assess pipeline.json
     """
     with Report("assess", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
-        from replicator_runtime.assessment import assess_pipeline
-        from replicator_runtime.config import load_pipeline
+        from replicator_runtime.assessment import assess_end, assess_pipeline
+        from replicator_runtime.config import load_end, load_pipeline
 
-        assessed = assess_pipeline(load_pipeline(pipeline))
+        if only is None:
+            assessed = assess_pipeline(load_pipeline(pipeline))
+        else:
+            assessed = assess_end(load_end(pipeline, only.value))
         report.data = assessed.to_json()
         if not as_json:
             _print(report, assessed)
         assessed.raise_for_errors()
-        report.note("Next: `replicator run PIPELINE`")
+        if only is None:
+            report.note("Next: `replicator run PIPELINE`")
 
 
 def _print(report: Report, assessed: PipelineAssessment) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from contextlib import ExitStack
@@ -25,12 +26,26 @@ Directory = Annotated[
     Path, typer.Option(help="Where shop, pipeline, lake and state go; what an earlier demo left there is replaced.")
 ]
 
+Page = Annotated[
+    bool | None,
+    typer.Option(
+        "--page/--no-page",
+        help="End with the page: a service runs the pipeline, and the shop goes on working, until Ctrl-C. On a terminal it does so "
+        "when left out.",
+        show_default=False,
+    ),
+]
 
-def demo(directory: Directory = Path("replicator-demo"), as_json: AsJson = False, debug: Debug = False) -> None:
-    """Make a small SQLite shop, replicate it into Delta tables while it changes, and compare both.
 
-    Needs no server and takes about a minute. Ends with exit code 5 should they differ. Example: replicator demo
+def demo(
+    directory: Directory = Path("replicator-demo"), page: Page = None, as_json: AsJson = False, debug: Debug = False
+) -> None:
+    """Make a small SQLite shop, replicate it into Delta tables while it changes, and compare both; then show the page.
+
+    Needs no server; tables are compared after about a minute. Ends with exit code 5 should they differ. Example: replicator demo
     """
+    if page and as_json:
+        raise typer.BadParameter("it prints no address with --json", param_hint="--page")
     with Report("demo", as_json=as_json, debug=debug) as report:
         from replicator_runtime.demo import run_demo
         from replicator_runtime.observability.logs import configure_logging
@@ -43,6 +58,35 @@ def demo(directory: Directory = Path("replicator-demo"), as_json: AsJson = False
         _print(report, result)
         result.raise_for_difference()
         report.note(f"equal, every table. Next: {_command()} status {result.pipeline}")
+        if page if page is not None else not as_json and sys.stdin.isatty() and sys.stdout.isatty():
+            _end_with_page(report, result.pipeline, asked=page is not None)
+
+
+def _end_with_page(report: Report, pipeline: Path, *, asked: bool) -> None:
+    from replicator_runtime.cli.commands.service.places import require_service
+    from replicator_sdk.errors import NeedsUserError
+
+    try:
+        require_service()
+    except NeedsUserError as error:
+        if asked:
+            raise
+        report.note(f"the page is left out: {error}")
+        return
+    from replicator_runtime.cli.commands.service.demo_page import show_page
+
+    show_page(pipeline, report.note, lambda address: _open(report, address))
+
+
+def _open(report: Report, address: str) -> None:
+    """Print the address, and show it where there is a desktop."""
+    import webbrowser
+
+    report.line(address)
+    if sys.stdout.isatty() and (
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform == "darwin"
+    ):
+        webbrowser.open(address)
 
 
 def _command() -> str:

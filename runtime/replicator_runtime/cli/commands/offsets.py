@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -53,10 +53,15 @@ def list_offsets(
 
         location = find_state(name, namespace, base)
         report.data = [_json(entry, location) for entry in location.directory.offsets().history(limit)]
-        rows = [(e["name"], e["savedAt"], e["sequenceNumber"], e["offset"] or e["problem"]) for e in report.data]
-        report.table(("name", "saved at", "sequence", "offset"), rows)
-        if not rows:
-            report.note("no offset was saved yet")
+        print_offsets(report, report.data)
+
+
+def print_offsets(report: Report, offsets: Sequence[Mapping[str, Any]]) -> None:
+    """Print saved offsets, as the JSON of the command has them."""
+    rows = [(e["name"], e["savedAt"], e["sequenceNumber"], e["offset"] or e["problem"]) for e in offsets]
+    report.table(("name", "saved at", "sequence", "offset"), rows)
+    if not rows:
+        report.note("no offset was saved yet")
 
 
 @app.command("show")
@@ -91,11 +96,16 @@ def show_offset(
         file_name = f"offset.{found.commit_timestamp:020d}"
         report.data = _json(OffsetEntry(file_name, found.saved_at, found), location)
         report.data["fields"] = {key: value.hex() for key, value in found.fields.items()}
-        for key, value in report.data.items():
-            if key not in ("fields", "problem"):
-                report.line(f"{key:<15} {value}")
-        for key, value in report.data["fields"].items():
-            report.line(f"  {key:<13} {value}")
+        print_offset(report, report.data)
+
+
+def print_offset(report: Report, offset: Mapping[str, Any]) -> None:
+    """Print one saved offset, as the JSON of the command has it; a service gives no `fields`."""
+    for key, value in offset.items():
+        if key not in ("fields", "problem"):
+            report.line(f"{key:<15} {value}")
+    for key, value in offset.get("fields", {}).items():
+        report.line(f"  {key:<13} {value}")
 
 
 def rewind(

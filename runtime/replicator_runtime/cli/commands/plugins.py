@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 Name = Annotated[str | None, typer.Argument(help="Show this plugin's settings.", show_default=False)]
 
 
-def plugins(name: Name = None, as_json: AsJson = False, debug: Debug = False) -> None:
+Schemas = Annotated[
+    bool,
+    typer.Option("--schemas", help="With --json: the JSON Schema of all settings, and the documentation, as well."),
+]
+
+
+def plugins(name: Name = None, schemas: Schemas = False, as_json: AsJson = False, debug: Debug = False) -> None:
     """List installed sources and targets, or the settings of one.
 
     A package that cannot be loaded is named with its error. Example: replicator plugins postgres
@@ -29,7 +35,9 @@ def plugins(name: Name = None, as_json: AsJson = False, debug: Debug = False) ->
         shown = [plugin for plugin in listing.plugins if name in (None, plugin.name)]
         if name is not None:
             _refuse_unknown(name, [plugin.name for plugin in listing.plugins])
-        report.data = [_json(plugin, with_settings=name is not None) for plugin in shown]
+        report.data = [
+            _json(plugin, with_settings=name is not None) | (_more(plugin) if schemas else {}) for plugin in shown
+        ]
         if name is None:
             report.table(("name", "type", "title", "package"), [(p.name, p.kind, p.title, p.package) for p in shown])
         for plugin in shown if name is not None else ():
@@ -57,6 +65,16 @@ def _json(plugin: InstalledPlugin, *, with_settings: bool) -> dict[str, object]:
     if with_settings:
         shown["settings"] = [setting.to_json() for setting in describe_settings(plugin.plugin.config_type)]
     return shown
+
+
+def _more(plugin: InstalledPlugin) -> dict[str, object]:
+    from replicator_runtime.config.reference import settings_schema
+    from replicator_runtime.plugin_host import documentation
+
+    return {
+        "schema": settings_schema(plugin.plugin.config_type),
+        "documentation": documentation(plugin),
+    }
 
 
 def _print_settings(report: Report, plugin: InstalledPlugin) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, PipelineFile, Yes
 from replicator_runtime.cli.report import Report
 from replicator_runtime.observability.next_steps import Subject
-
-if TYPE_CHECKING:
-    from replicator_state import ReplicatorDirectory
 
 LostState = Annotated[
     bool,
@@ -34,13 +30,14 @@ def list_replicators(
     """
     with Report("list", as_json=as_json, debug=debug) as report:
         from replicator_runtime.config.default_paths import default_base_path
+        from replicator_runtime.observed.listing import entry
         from replicator_state import ReplicatorDirectory, replicators
 
         place = base or default_base_path()
         found = [one for one in replicators(place) if namespace in {None, one[0]}]
-        report.data = [_entry(ReplicatorDirectory(place, *one, retry_seconds=5)) for one in found]
+        report.data = [entry(ReplicatorDirectory(place, *one, retry_seconds=5)) for one in found]
         headings = ("namespace", "name", "phase", "tables", "lag s", "updated", "error")
-        report.table(headings, [_row(entry) for entry in report.data])
+        report.table(headings, [_row(one) for one in report.data])
         if not found:
             report.note(f"no replicator keeps its state at {place}; --base names another folder")
 
@@ -60,7 +57,7 @@ def reset(
     With `--lost-state` it also ends a run elsewhere that keeps its state at another place. Example: replicator reset pipeline.json --yes
     """
     with Report("reset", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
-        from replicator_runtime.cli.confirmation import confirm
+        from replicator_runtime.cli.confirmation import LOST_BY_RESET, confirm
         from replicator_runtime.config import load_pipeline
         from replicator_runtime.engine.control.reset import check_reset
         from replicator_runtime.engine.control.reset import reset as begin_again
@@ -70,64 +67,12 @@ def reset(
         loaded = load_pipeline(pipeline)
         check_reset(loaded, state_was_lost=lost_state)
         if not yes:
-            confirm("the rows of every table at the target are replaced, those included that the source has deleted")
+            confirm(LOST_BY_RESET)
         number = begin_again(loaded, state_was_lost=lost_state)
         report.data = {"generation": number}
         report.line(
             f"generation {number} begins with the next run, which copies every table, or reads it from the log's start"
         )
-
-
-def _entry(directory: ReplicatorDirectory) -> dict[str, Any]:
-    """One replicator, in JSON values."""
-    from replicator_runtime.cli.liveness import Liveness, liveness, waits_for_first_run
-    from replicator_sdk.errors import ReplicatorError
-
-    known = {"namespace": directory.namespace, "name": directory.name}
-    try:
-        status = directory.states().read_status()
-        waiting = len(directory.requests().waiting())
-        lives = liveness(directory, status) if status else Liveness()
-        reset_only = status is None and waits_for_first_run(directory)
-    except ReplicatorError as error:
-        return {**known, **_UNKNOWN, "error": f"{error.code}: {error.message}"}
-    if reset_only:
-        return {
-            **known,
-            **_UNKNOWN,
-            "generation": directory.generation,
-            "phase": "reset",
-            "requestsWaiting": waiting,
-        }
-    if status is None:
-        return {**known, **_UNKNOWN, "requestsWaiting": waiting}
-    fault = status.get("sourceError")
-    tables = Counter(str(table.get("state")) for table in status.get("tables", ()))
-    return {
-        **known,
-        "generation": status.get("generation"),
-        "phase": status.get("phase"),
-        "tables": dict(sorted(tables.items())),
-        "lagSeconds": status.get("lagSeconds"),
-        "updated": status.get("updated"),
-        "silentSeconds": round(lives.silent_seconds) or None,
-        "processEnded": lives.process_ended,
-        "requestsWaiting": waiting,
-        "error": f"{fault.get('code')}: {fault.get('message')}" if fault else None,
-    }
-
-
-_UNKNOWN: dict[str, Any] = {
-    "generation": None,
-    "phase": None,
-    "tables": {},
-    "lagSeconds": None,
-    "updated": None,
-    "silentSeconds": None,
-    "processEnded": False,
-    "requestsWaiting": None,
-    "error": None,
-}
 
 
 def _row(entry: dict[str, Any]) -> tuple[object, ...]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
 from replicator_runtime.cli.report import Report
 from replicator_runtime.observability.next_steps import Subject
-
-if TYPE_CHECKING:
-    from replicator_state import Entry
 
 Limit = Annotated[int, typer.Option(min=1, help="At most so many, newest first.")]
 
@@ -30,30 +28,19 @@ def requests(
     """
     with Report("requests", as_json=as_json, debug=debug, subject=Subject(name, namespace, base)) as report:
         from replicator_runtime.cli.state_lookup import find_state
+        from replicator_runtime.observed.requests import request_json
 
         location = find_state(name, namespace, base)
-        report.data = [_json(entry) for entry in location.directory.requests().history(limit)]
-        headings = ("request", "at", "by", "command", "tables", "state", "outcome")
-        rows = [
-            (e["request"], e["at"], e["by"], e["command"], ", ".join(e["tables"]), e["state"], e["text"])
-            for e in report.data
-        ]
-        report.table(headings, rows)
-        if not rows:
-            report.note("no requests")
+        report.data = [request_json(entry) for entry in location.directory.requests().history(limit)]
+        print_requests(report, report.data)
 
 
-def _json(entry: Entry) -> dict[str, object]:
-    request, outcome = entry.request, entry.outcome
-    refused = f"{outcome.code}: {outcome.message}" if outcome is not None and outcome.code else ""
-    return {
-        "request": entry.request_id,
-        "at": request.at.isoformat(timespec="seconds") if request else None,
-        "by": request.by if request else None,
-        "command": request.command if request else None,
-        "tables": list(request.arguments.get("tables", ())) if request else [],
-        "state": outcome.state.value if outcome else "waiting",
-        "endedAt": outcome.at.isoformat(timespec="seconds") if outcome else None,
-        "endedBy": outcome.by if outcome else None,
-        "text": refused or "; ".join(outcome.lines if outcome else ()),
-    }
+def print_requests(report: Report, found: Sequence[Mapping[str, Any]]) -> None:
+    """Print requests and their outcomes, as the JSON of the command has them."""
+    headings = ("request", "at", "by", "command", "tables", "state", "outcome")
+    rows = [
+        (e["request"], e["at"], e["by"], e["command"], ", ".join(e["tables"]), e["state"], e["text"]) for e in found
+    ]
+    report.table(headings, rows)
+    if not rows:
+        report.note("no requests")

@@ -12,7 +12,7 @@ from replicator_runtime.cli.report import Report, say
 from replicator_runtime.observability.next_steps import Subject, completed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from replicator_runtime.config import PipelineConfig
     from replicator_runtime.engine.worker import RunResult
@@ -56,6 +56,13 @@ def _textfile(text: str | None) -> str | None:
     return _checked(text, text_file_name)
 
 
+def _otlp(text: str | None) -> str | None:
+    from replicator_runtime.config.sections.metrics import otlp_endpoint
+
+    checked = _checked(text, otlp_endpoint)
+    return None if checked is None else otlp_endpoint(checked)
+
+
 def _checked(text: str | None, check: Callable[[str], object]) -> str | None:
     """`text` itself.
 
@@ -88,6 +95,15 @@ MetricsTextfile = Annotated[
         show_default=False,
     ),
 ]
+MetricsOtlp = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        callback=_otlp,
+        help="Send them by OTLP to this OpenTelemetry collector: every 15 seconds and when the run ends.",
+        show_default=False,
+    ),
+]
 MetricsTableLimit = Annotated[
     int | None,
     typer.Option(min=1, help="So many tables have series of their own; 1000 when left out.", show_default=False),
@@ -99,6 +115,7 @@ def run(
     until_current: UntilCurrent = False,
     metrics_address: MetricsAddress = None,
     metrics_textfile: MetricsTextfile = None,
+    metrics_otlp: MetricsOtlp = None,
     metrics_table_limit: MetricsTableLimit = None,
     log_level: Level = LogLevel.WARNING,
     log_format: Format = LogFormat.CONSOLE,
@@ -119,7 +136,8 @@ def run(
         from replicator_runtime.observability.logs import configure_logging
 
         loaded = load_pipeline(pipeline)
-        metrics = Exposition(_with_options(loaded.config, metrics_address, metrics_textfile, metrics_table_limit))
+        given = {"address": metrics_address, "textfile": metrics_textfile, "otlp": metrics_otlp}
+        metrics = Exposition(_with_options(loaded.config, {**given, "table_limit": metrics_table_limit}))
         execution = Execution(loaded, until_current=until_current, began=metrics.began)
         with StopSignals(execution.stop, say) as signals:
             display = open_display()
@@ -139,11 +157,8 @@ def run(
         raise typer.Exit(signals.exit_code)
 
 
-def _with_options(
-    config: PipelineConfig, address: str | None, textfile: str | None, table_limit: int | None
-) -> PipelineConfig:
+def _with_options(config: PipelineConfig, given: Mapping[str, object]) -> PipelineConfig:
     """The settings with what the command says of metrics."""
-    given = {"address": address, "textfile": textfile, "table_limit": table_limit}
     metrics = config.metrics.model_copy(update={key: value for key, value in given.items() if value is not None})
     return config.model_copy(update={"metrics": metrics})
 

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
-from replicator_runtime.cli.commands.checks.slo import print_slo, slo_json, stored_figures
+from replicator_runtime.cli.commands.checks.slo import print_slo
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
 from replicator_runtime.cli.report import Report
 from replicator_runtime.observability.next_steps import Subject
 
-if TYPE_CHECKING:
-    from replicator_sdk import TableId
-    from replicator_state import ReplicatorDirectory
-
-_NEWEST_REQUESTS: Final = 20
 Watch = Annotated[
     bool, typer.Option("--watch", help="Show it again and again until Ctrl-C, the tables first that need you.")
 ]
@@ -44,73 +38,49 @@ def status(
 
         directory = find_state(name, namespace, base).directory
         if watch:
-            from replicator_runtime.cli.watch.watch import watch as watch_status
+            from replicator_runtime.cli.watch.watch import Look, watch_looks
 
-            watch_status(directory, every, as_json=as_json)
-        _show(report, directory)
+            watch_looks(lambda: Look.at(directory), every, as_json=as_json)
+        from replicator_runtime.observed.status import observed
+
+        report.data = observed(directory).data
+        print_status(report, report.data)
 
 
-def _show(report: Report, directory: ReplicatorDirectory) -> None:
-    """Print what is stored, and what it says of the process that wrote it."""
-    from replicator_runtime.cli.liveness import liveness, waits_for_first_run
-    from replicator_runtime.cli.state_lookup import NEVER_RAN
-    from replicator_runtime.cli.verified import Comparisons, print_comparisons
-    from replicator_runtime.engine.control.pause import stored_pause
-    from replicator_runtime.engine.letters.letter_file import row_counts
-    from replicator_sdk.errors import NeedsUserError
+def print_status(report: Report, found: Mapping[str, Any]) -> None:
+    """Print what is stored, and what it says of the process that wrote it, as the JSON of the command has it."""
+    from replicator_runtime.cli.verified import print_comparisons
+    from replicator_runtime.observed.liveness import shown_liveness
 
-    found = directory.states().read_status()
-    if found is None and waits_for_first_run(directory):
-        named = {"name": directory.name, "namespace": directory.namespace, "generation": directory.generation}
-        report.data = {**named, "phase": "reset", "tables": [], "requestsWaiting": directory.requests().waiting()}
-        report.line(f"generation {directory.generation} has not run yet: start it with `replicator run`")
+    if "offset" not in found:
+        report.line(f"generation {found['generation']} has not run yet: start it with `replicator run`")
         return
-    if found is None:
-        raise NeedsUserError(f"{directory.place} holds no status yet", code=NEVER_RAN, hint="wait until it has started")
-    lives = liveness(directory, found)
-    waiting, since = directory.requests().waiting(), _done_since(directory, found)
-    scoped = directory.states().scoped("runtime")
-    paused, comparisons, figures = stored_pause(scoped), Comparisons.of(scoped), stored_figures(scoped)
-    aside = sorted((table, rows) for table, rows in row_counts(directory.dead_letters()).items() if rows)
-    report.data = {
-        **found,
-        "processEnded": lives.process_ended,
-        "requestsWaiting": waiting,
-        "doneSince": since,
-        "paused": None if paused is None else {"by": paused.by, "since": paused.since},
-        "rowsPutAside": [{**table.to_json(), "rows": rows} for table, rows in aside],
-        **comparisons.to_json(),
-        "slo": slo_json(figures),
-    }
+    lives, paused, waiting = shown_liveness(found), found["paused"], found["requestsWaiting"]
     if lives.process_ended:
         report.warn(f"{lives}; it loses nothing: start it again with `replicator run`")
     elif lives.silent_seconds:
         report.warn(f"{lives}, so it may have been killed, or its host cannot be reached; look at its process")
     _print(report, found)
-    _print_since(report, since, aside)
-    print_comparisons(report, comparisons)
-    print_slo(report, figures)
+    _print_since(report, found)
+    print_comparisons(report, found)
+    print_slo(report, found["slo"])
     if paused is not None:
-        report.line(f"{paused}: the source has to keep its log; `replicator resume NAME` lets it go on")
+        report.line(
+            f"paused by {paused['by']} since {paused['since']}: the source has to keep its log; `replicator resume NAME` lets it go on"
+        )
     if waiting:
         report.line(f"requests that wait: {len(waiting)}; `replicator requests NAME` lists them")
 
 
-def _done_since(directory: ReplicatorDirectory, found: Mapping[str, Any]) -> list[str]:
-    """What operators had done after the status was written, the oldest first: without a run no one writes it again."""
-    written = datetime.fromisoformat(found["updated"])
-    outcomes = (entry.outcome for entry in directory.requests().history(_NEWEST_REQUESTS))
-    done = [one for one in outcomes if one is not None and one.state.value == "done" and one.at > written]
-    return [line for one in reversed(done) for line in one.lines]
-
-
-def _print_since(report: Report, since: list[str], aside: list[tuple[TableId, int]]) -> None:
+def _print_since(report: Report, found: Mapping[str, Any]) -> None:
     """What the status that a run wrote does not say."""
-    for text in since:
+    from replicator_sdk import TableId
+
+    for text in found["doneSince"]:
         report.line(f"since this was written: {text}")
-    for table, rows in aside:
+    for one in found["rowsPutAside"]:
         report.line(
-            f"{table}: the target lacks rows put aside, {rows:,} in all; see `replicator dead-letters list NAME`"
+            f"{TableId.from_json(one)}: the target lacks rows put aside, {one['rows']:,} in all; see `replicator dead-letters list NAME`"
         )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from replicator_runtime.cli.confirmation import confirm, lost_by_drop, lost_by_resync
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, NoWait, Replicator, Timeout, Yes
 from replicator_runtime.cli.report import Report
 from replicator_runtime.observability.next_steps import Subject, only
@@ -115,7 +116,7 @@ def resync(
     cannot do it. Example: replicator table resync pipeline.json shop.orders
     """
     arguments = {"tables": tables, "inPlace": in_place}
-    lost = f"{', '.join(tables)}: what the target has is replaced, rows included that the source has deleted"
+    lost = lost_by_resync(tables)
     _ask(
         "resync",
         name,
@@ -147,7 +148,7 @@ def drop(
     First take them out of the pipeline's `tables`, or exclude them there: a table that is selected would be copied again, and is refused.
     Example: replicator table drop pipeline.json shop.orders
     """
-    lost = f"{', '.join(tables)}: the copy at the target is deleted with all its rows and earlier versions"
+    lost = lost_by_drop(tables)
     _ask(
         "drop",
         name,
@@ -179,7 +180,6 @@ def _ask(
         debug=debug,
         subject=Subject(name, namespace, base, only(arguments["tables"])),
     ) as report:
-        from replicator_runtime.cli.confirmation import confirm
         from replicator_runtime.cli.control import ask
         from replicator_runtime.cli.state_lookup import find_state
         from replicator_runtime.engine.control.table_names import find_table

@@ -28,14 +28,14 @@ def tables(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """List the source's tables. Connects to the source; changes nothing.
+    """List the source's tables. Connects to the source; changes nothing. The pipeline may lack its target.
 
     Example: replicator tables pipeline.json 'public.*' --columns
     """
     with Report("tables", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
-        from replicator_runtime.config import load_pipeline
+        from replicator_runtime.config import load_end
 
-        loaded = load_pipeline(pipeline)
+        loaded = load_end(pipeline, "source")
         with loaded.source.create_table_registry() as registry:
             found = [t for t in registry.list_tables() if pattern is None or _fits(pattern, t)]
             schemas = [registry.describe_table(t.table) for t in found] if with_columns else []

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import typer
 
-from replicator_runtime.cli.liveness import Liveness, liveness
 from replicator_runtime.cli.report import columns, printable, redacted
 from replicator_runtime.cli.watch.rows import FAILING, HEADINGS, PAUSED, WORKS, Row, rows_of, summary_of
+from replicator_runtime.observed.liveness import Liveness, liveness, shown_liveness
 from replicator_sdk.errors import ReplicatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
     from rich.console import Console, RenderableType
@@ -50,7 +50,7 @@ class Look:
     def at(cls, directory: ReplicatorDirectory) -> Look:
         """Read the status of the newest generation; a store that fails for a moment ends nothing."""
         try:
-            newest = directory.of_generation(max(directory.generations(), default=directory.generation))
+            newest = directory.newest()
             found = newest.states().read_status()
             lives = Liveness() if found is None else liveness(newest, found)
         except ReplicatorError as error:
@@ -58,6 +58,17 @@ class Look:
         if found is None:
             return cls(None, f"{_NOT_YET} of generation {newest.generation}")
         return cls(found, str(lives), rows_of(found))
+
+    @classmethod
+    def of(cls, read: Callable[[], Mapping[str, Any]]) -> Look:
+        """What `read` gives, as `replicator status --json` shows it; a service that is away for a moment ends nothing."""
+        try:
+            found = read()
+        except ReplicatorError as error:
+            return cls(None, str(error))
+        if "offset" not in found:
+            return cls(None, f"{_NOT_YET} of generation {found['generation']}")
+        return cls(found, str(shown_liveness(found)), rows_of(found))
 
     @property
     def version(self) -> tuple[object, ...]:
@@ -73,11 +84,11 @@ class Screen(Protocol):
         """Show it."""
 
 
-def watch(directory: ReplicatorDirectory, every_seconds: float, *, as_json: bool) -> NoReturn:
+def watch_looks(look: Callable[[], Look], every_seconds: float, *, as_json: bool) -> NoReturn:
     """Show the status until a signal.
 
     Args:
-        directory: Whose.
+        look: Reads it.
         every_seconds: How often it is read.
         as_json: Whether to print one JSON document a line, each time the run has written another.
 
@@ -90,16 +101,16 @@ def watch(directory: ReplicatorDirectory, every_seconds: float, *, as_json: bool
     console = Console()
     with _signals(ended) as received:
         if as_json or not console.is_terminal or console.is_dumb_terminal:
-            _repeat(directory, every_seconds, JsonLines() if as_json else TextBlocks(), ended)
+            _repeat(look, every_seconds, JsonLines() if as_json else TextBlocks(), ended)
         else:
             with _live(console) as screen:
-                _repeat(directory, every_seconds, screen, ended)
+                _repeat(look, every_seconds, screen, ended)
     raise typer.Exit(128 + received[0])
 
 
-def _repeat(directory: ReplicatorDirectory, every_seconds: float, screen: Screen, ended: threading.Event) -> None:
+def _repeat(look: Callable[[], Look], every_seconds: float, screen: Screen, ended: threading.Event) -> None:
     while not ended.is_set():
-        screen.show(Look.at(directory))
+        screen.show(look())
         ended.wait(every_seconds)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -60,8 +61,24 @@ def text_file_name(text: str) -> str:
     return text
 
 
+def otlp_endpoint(text: str) -> str:
+    """The URL itself, with OTLP's own path for metrics where it has none.
+
+    Raises:
+        ValueError: When it is no URL of HTTP, or has a password.
+    """
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("a collector is named by a URL, such as http://127.0.0.1:4318")
+    if parts.username or parts.password or parts.query:
+        raise ValueError(
+            "a URL here has no password and no query; set OTEL_EXPORTER_OTLP_HEADERS for what the collector asks for"
+        )
+    return text if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}/v1/metrics"
+
+
 class MetricsConfig(Settings):
-    """Where a run shows its metrics, in Prometheus' form; nowhere when neither is given."""
+    """Where a run shows its metrics, in Prometheus' form or by OTLP; nowhere when none is given."""
 
     address: Annotated[str, AfterValidator(_address_text)] | None = Field(
         default=None,
@@ -77,4 +94,9 @@ class MetricsConfig(Settings):
         default=None,
         description="A file `*.prom` in the folder that the node exporter's textfile collector reads, replaced every 15 seconds and when the run ends: for runs that are"
         " shorter than the time between two scrapes. `run --metrics-textfile` wins over it.",
+    )
+    otlp: Annotated[str, AfterValidator(otlp_endpoint)] | None = Field(
+        default=None,
+        description="The URL of an OpenTelemetry collector that gets them by OTLP over HTTP, every 15 seconds and when the run ends; without a path OTLP's own is taken."
+        " Headers come from `OTEL_EXPORTER_OTLP_HEADERS`. `run --metrics-otlp` wins over it.",
     )

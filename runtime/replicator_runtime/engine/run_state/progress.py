@@ -386,6 +386,11 @@ class Progress:
         with self._lock:
             self._source, self._heard_at = source, time.monotonic()
 
+    def age(self, timestamp: int) -> float | None:
+        """Seconds since a time of the source's clock in µs since 1970; None for -1, when the time is not known."""
+        with self._lock:
+            return None if timestamp < 0 else self._age(timestamp)
+
     def snapshot(self) -> RunView:
         """A consistent copy of all of it."""
         with self._lock:

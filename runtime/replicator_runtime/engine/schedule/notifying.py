@@ -116,7 +116,14 @@ class Notices:
         view, now, known = self._run.progress.snapshot(), time.time(), self._conditions
         ended_well = is_last and error is None and view.phase == "done" and not self._run.stop.is_set()
         found = self._found.found(view, error)
-        known.update(now, found, may_end=view.phase in WORKS, at_once=ended_well, unknown=self._found.unknown)
+        known.update(
+            now,
+            found,
+            may_end=view.phase in WORKS,
+            at_once=ended_well,
+            unknown=self._found.unknown,
+            sure=self._found.sure(view),
+        )
         if error is not None:
             known.forget_untold(Key("run_failing"))
         copying = self._found.is_copying(view)

@@ -63,6 +63,10 @@ class RunConditions:
             )
         )
 
+    def sure(self, view: RunView) -> frozenset[Key]:
+        """Those of `found` that have held for long already: a source is silent only after some time."""
+        return frozenset({Key("run_failing")} if self._fault(view) is None and _is_silent(view) else ())
+
     @property
     def unknown(self) -> frozenset[NoticeKind]:
         """Kinds of which nothing is known yet: those that were reported before hold."""
@@ -86,15 +90,17 @@ class RunConditions:
             if not isinstance(error, FencedError):  # another run goes on
                 yield Key("run_failed"), _words(error_view(error))
             return
-        progress = self._run.progress
-        fault = progress.source_error or (progress.retried_error if view.phase == "retrying" else None)
-        if fault is not None:
+        if (fault := self._fault(view)) is not None:
             yield Key("run_failing"), _words(error_view(fault))
-        elif view.silent_seconds and view.phase == "streaming":  # a frozen server: no error may come for long
+        elif _is_silent(view):
             yield (
                 Key("run_failing"),
                 f"the source has neither answered nor sent anything for {SILENT_SECONDS:g} seconds",
             )
+
+    def _fault(self, view: RunView) -> Exception | None:
+        progress = self._run.progress
+        return progress.source_error or (progress.retried_error if view.phase == "retrying" else None)
 
     def _of_tables(self, view: RunView) -> Iterator[tuple[Key, str]]:
         for table in view.tables:
@@ -158,3 +164,8 @@ def _words(error: Mapping[str, str], table: str = "") -> str:
     text = f"{error['code'] or 'error'}: {error['message']}".rstrip(".")
     hint = completed(error["hint"], table)
     return f"{text}. Next: {hint}" if hint else text
+
+
+def _is_silent(view: RunView) -> bool:
+    """Whether the source does not answer; a frozen server may cause no error for long."""
+    return bool(view.silent_seconds) and view.phase == "streaming"

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from replicator_sdk import EventReader, Offset, Position, TableId, TableSchema
 
 _TICK = 0.2
+_NEW_SECONDS = 2.0
+"""Changes that are no older at the source are read as they come."""
 _IDLE_SECONDS = 15.0  # of silence: the reader is at the end of the log, also where it emits no offset there
 
 
@@ -93,6 +95,7 @@ class Stream:
         self._waiting_to_join = False
         self._new_tables = False
         self._present: Offset | None = None
+        self._has_goal = False
         self._watches = expects_new_tables(lifecycle)
 
     def start(self, offset: Offset, sequence_number: int) -> None:
@@ -138,7 +141,7 @@ class Stream:
             Rejoin: When tables are to join.
             Exception: What reader or target failed with.
         """
-        self._present = present
+        self._present, self._has_goal = present, goal is not None
         self._drains.start()
         thread = threading.Thread(target=self._read, args=(reader,), name="reader", daemon=True)
         thread.start()
@@ -170,7 +173,8 @@ class Stream:
 
     def _step(self) -> None:
         try:
-            item = self._queue.get(_TICK / 4 if self._in_flight.is_applying else _TICK)
+            is_busy = self._in_flight.is_applying or not self._batcher.empty
+            item = self._queue.get(_TICK / 4 if is_busy else _TICK)
         except ReplicatorError as error:
             self._stop_its_table(error)
             raise
@@ -254,7 +258,16 @@ class Stream:
         if batcher.rows >= limits.max_rows or batcher.nbytes >= limits.max_bytes:
             return True
         waited = time.monotonic() - self._waiting_since
-        return not self._in_flight.is_applying and waited >= self._interval.seconds(batcher.rows)
+        if self._in_flight.is_applying:
+            return False
+        return waited >= self._interval.seconds(batcher.rows, is_current=self._is_current())
+
+    def _is_current(self) -> bool:
+        """Whether all that the source has was read, and it is new there: no backlog is read, whose batches would become small."""
+        if self._has_goal or self._present is not None or self._run.expects_more or self._queue.nbytes:
+            return False
+        age = self._run.progress.age(self._batcher.newest_timestamp)
+        return age is not None and age < _NEW_SECONDS
 
     def _reached(self, goal: Offset | None) -> bool:
         """Whether everything up to `goal` is durable and nothing waits to join.

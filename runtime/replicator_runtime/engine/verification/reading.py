@@ -110,11 +110,13 @@ def no_rows() -> NeedsUserError:
 
 
 def no_reader(target: str) -> NeedsUserError:
-    """The error for a target that cannot be read."""
+    """The error for a target that cannot be read, or not with its settings."""
     return NeedsUserError(
-        f"the target {target} cannot be read for a comparison yet",
+        f"the target {target} has no rows that can be compared with the source's: it is not read for that yet, or its tables"
+        " hold every change as a row (`mode`)",
         code="RPL-1362",
-        hint="compare its tables by queries of your own; `replicator table resync NAME TABLE --in-place` copies a table again",
+        hint="compare by queries of your own, of a history the latest row of each key; `replicator table resync NAME TABLE"
+        " --in-place` copies a table again, and a history begins from scratch then",
     )
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replicator_runtime.cli.commands.pipelines.ddl import _waiting
 from replicator_runtime.cli.state_lookup import find_state
+from replicator_runtime.observed.schema_changes import waiting_changes
 from replicator_state import ReplicatorDirectory
 from tests.crash import kill_points
 
@@ -34,7 +34,7 @@ def asking(make_pairs: MakePair) -> Pair:
 
 
 def waiting(pair: Pair) -> list[dict[str, Any]]:
-    return _waiting(find_state("shop", "default", str(pair.replicator.state)))
+    return waiting_changes(find_state("shop", "default", str(pair.replicator.state)).directory)
 
 
 def approve(pair: Pair) -> None:

@@ -5,6 +5,7 @@ The request is carried out at a position of the source that is later than the ta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,9 +50,8 @@ def requests(pair: Pair) -> RequestFolder:
     return ReplicatorDirectory(str(pair.replicator.state), "default", "shop").requests()
 
 
-def ask(pair: Pair, spark: SparkSession) -> str:
-    """Ask for the damaged customers and many others; the request."""
-    ids = [*range(60), *range(600, 700), 5000]
+def ask(pair: Pair, spark: SparkSession, ids: Sequence[int] = (*range(60), *range(600, 700), 5000)) -> str:
+    """Ask for customers, by default those that `damage` changes and many others; the request."""
     schema = TableSchema(CUSTOMER, (Column("id", INT64, nullable=False),), ("id",))
     rows = hashed(spark.createDataFrame([(one,) for one in ids], "id long"), schema).toArrow()
     keys = np.zeros(len(ids), KEY)

@@ -8,6 +8,7 @@ from typing import ClassVar
 import pytest
 
 from replicator_sdk.testing.source_suite import SourceConformance
+from tests.depth import ALL_CASES
 from tests.plugins.sources.mysql.source_system import MySqlSystem
 from tests.services.mysql.server import MysqlServer
 
@@ -24,7 +25,7 @@ class _Conformance(SourceConformance):
         "types_nan": "the servers have no NaN",
         "types_instants": "a TIMESTAMP begins in 1970; a DATETIME is no instant",
     }
-    random_histories = 10
+    random_histories = 10 if ALL_CASES else 5
 
 
 class TestMySql(_Conformance):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from replicator_sdk.testing.source_suite import SourceConformance
+from tests.depth import ALL_CASES
 from tests.plugins.sources.postgres.source_system import PostgresSystem
 from tests.services.postgres.server import PostgresDatabase
 
@@ -16,7 +17,7 @@ class TestPostgres(SourceConformance):
     supports_null_keys = False  # a primary key, or an index that is a replica identity, holds no NULL in Postgres
     alters_come_with_the_next_change = True
     unsupported_types = frozenset({"record"})
-    random_histories = 10
+    random_histories = 10 if ALL_CASES else 5
 
     @pytest.fixture
     def system(self, postgres_database: PostgresDatabase) -> Iterator[PostgresSystem]:

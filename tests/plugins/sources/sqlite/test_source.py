@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from replicator_sdk import DDLEvent, EventReaderDefinition, TableId, TableSchema
+from replicator_sdk import DDLEvent, EventReaderDefinition, Severity, TableId, TableSchema
 from replicator_sdk.errors import BugError, HistoryLostError, NeedsUserError, RetryableError
 from replicator_sdk.offset import NumberOffset
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
@@ -283,8 +283,14 @@ def test_a_journal_mode_that_blocks_writers_is_a_finding(tmp_path: Path) -> None
     path = tmp_path / "old.db"
     sqlite3.connect(path).execute("CREATE TABLE t (a)").connection.close()
     with SqliteSource(SqliteConfig(path=path)).create_table_assessor() as assessor:
+        found = {finding.name: finding for finding in assessor.assess().findings}
+    assert found["journal_mode"].fix == "PRAGMA journal_mode = WAL;"
+
+
+def test_that_columns_cannot_be_dropped_beside_the_triggers_is_said_before_they_are_there(shop: SqliteSystem) -> None:
+    with shop.source.create_table_assessor() as assessor:
         (finding,) = assessor.assess().findings
-    assert (finding.name, finding.fix) == ("journal_mode", "PRAGMA journal_mode = WAL;")
+    assert (finding.name, finding.severity) == ("drop_column", Severity.INFO)
 
 
 def test_a_foreign_offset_is_refused(shop: SqliteSystem, schemas: dict[TableId, TableSchema]) -> None:

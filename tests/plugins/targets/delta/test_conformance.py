@@ -9,6 +9,7 @@ import pytest
 
 from replicator_sdk.testing.target_claims.databases import DatabaseClaims
 from replicator_sdk.testing.target_suite import TargetConformance
+from tests.depth import ALL_CASES
 from tests.plugins.targets.delta.lake import Lake
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 class TestDelta(TargetConformance):
     cuts: ClassVar[tuple[str, ...]] = ("first alone",)
-    random_histories: ClassVar[int] = 12
+    random_histories: ClassVar[int] = 12 if ALL_CASES else 6
     interruptions: ClassVar[int] = 12
 
     @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from replicator_sdk.schema import TableId
 from replicator_target_iceberg.jvm import Catalog
 from replicator_target_iceberg.log.change import Change
 from replicator_target_iceberg.naming import identifier
@@ -14,10 +15,10 @@ from tests.plugins.targets.changes import TABLE
 from tests.plugins.targets.iceberg.warehouse import Warehouse
 
 
-def foreign(lake: Warehouse, step: Callable[[Any, Catalog], None]) -> None:
+def foreign(lake: Warehouse, step: Callable[[Any, Catalog], None], table: TableId = TABLE) -> None:
     """Have another program commit: `step` is given Java's table, and the catalog."""
     catalog = Catalog(lake.spark(), lake.config)
-    operations = catalog.operations(identifier(TABLE))
+    operations = catalog.operations(identifier(table))
     step(catalog.jvm[".BaseTable"](operations, "t"), catalog)
     catalog.close()
 
@@ -27,10 +28,15 @@ def compacts(table: Any, _: Catalog) -> None:
     table.newAppend().commit()
 
 
-def compacts_and_expires(table: Any, _: Catalog) -> None:
-    """The same, and all other snapshots are deleted but for those that a tag or a branch names."""
-    table.newAppend().commit()
+def expires(table: Any, _: Catalog) -> None:
+    """All snapshots are deleted but the current one, and those that a tag or a branch names."""
     table.expireSnapshots().expireOlderThan(2**62).retainLast(1).commit()
+
+
+def compacts_and_expires(table: Any, catalog: Catalog) -> None:
+    """Both, one after the other."""
+    compacts(table, catalog)
+    expires(table, catalog)
 
 
 def before_publishing(monkeypatch: pytest.MonkeyPatch, step: Callable[[], object]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from replicator_sdk.testing.target_suite import TargetConformance
+from tests.depth import ALL_CASES
 from tests.plugins.targets.iceberg.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 class TestIceberg(TargetConformance):
     cuts: ClassVar[tuple[str, ...]] = ("first alone",)
-    random_histories: ClassVar[int] = 6
+    random_histories: ClassVar[int] = 6 if ALL_CASES else 3
     interruptions: ClassVar[int] = 4
 
     @pytest.fixture

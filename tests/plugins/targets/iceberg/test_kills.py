@@ -44,9 +44,15 @@ class Shop:
 
     def copy(self, table: str) -> Counter[tuple[Any, ...]]:
         """The rows at the target, as a bag, in the order of the source's columns."""
-        found = StaticTable.from_metadata(str(newest_metadata(self.lake / "main" / table))).scan().to_arrow()
         names = self.database.columns(table)
-        return Counter(tuple(r[name] for name in names) for r in found.to_pylist())
+        return Counter(tuple(row[name] for name in names) for row in self.rows_at(self.lake, table))
+
+    @staticmethod
+    def rows_at(lake: Path, table: str) -> list[dict[str, Any]]:
+        """The rows of a table below `lake`."""
+        found = StaticTable.from_metadata(str(newest_metadata(lake / "main" / table))).scan().to_arrow()
+        rows: list[dict[str, Any]] = found.to_pylist()
+        return rows
 
     def check(self) -> None:
         """Run to the end; source and target are equal then."""

@@ -45,11 +45,6 @@ def files(lake: Warehouse) -> set[Path]:
     return {p for p in (lake.folder / name.namespace / name.name / "data").iterdir() if not p.name.startswith(".")}
 
 
-def maintain(lake: Warehouse, name: str) -> None:
-    [task] = [task for task in lake.target.maintenance_tasks if task.name == name]
-    lake.target.maintain_table(lake.context(), task, TABLE)
-
-
 def copied(*rows: dict[str, Any]) -> ChunkReader:
     def read(chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
         assert chunk == CHUNK
@@ -105,7 +100,7 @@ def test_a_table_without_changes_keeps_its_position_while_another_program_compac
     consumer.apply_batch(batch(1, [insert(row(1))]))
     for _ in range(2):
         foreign(warehouse, compacts_and_expires)
-        maintain(warehouse, "compact")
+        warehouse.maintain(TABLE, "compact")
     progress = consumer.progress(TABLE)
     assert progress is not None
     assert progress.position == at(1)
@@ -120,7 +115,7 @@ def test_this_target_s_own_expiry_leaves_the_way_back_to_the_position(
     consumer.apply_batch(batch(1, [insert(row(1))]))
     for _ in range(11):
         foreign(lake, compacts)
-    maintain(lake, "expire")
+    lake.maintain(TABLE, "expire")
     progress = consumer.progress(TABLE)
     assert progress is not None
     assert progress.position == at(1)
@@ -350,8 +345,8 @@ def test_an_expiry_of_a_table_in_a_folder_takes_its_turn_with_commits(
     monkeypatch.setattr(maintenance_module, "time", SimpleNamespace(time=lambda: 2e10))
     table = consumer._table(TABLE)
     with table.turn(table.storage(table.begin())), pytest.raises(RetryableError, match="RPL-4425"):
-        maintain(warehouse, "expire")
-    maintain(warehouse, "expire")
+        warehouse.maintain(TABLE, "expire")
+    warehouse.maintain(TABLE, "expire")
     assert len(warehouse.table(TABLE).snapshots()) == 1
     consumer.stop()
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replicator_sdk.datatype import INT32, INT64, STRING
-from replicator_sdk.discovery.maintenance import MaintenanceReport
 from replicator_sdk.event import Alter, AlterKind, DDLOperation
 from replicator_sdk.schema import Column, TableSchema
 from replicator_target_iceberg.naming import identifier
@@ -23,11 +22,6 @@ STRICT = TableSchema(TABLE, (Column("id", INT64, nullable=False), *KEYED.columns
 
 def by_id(lake: Warehouse) -> dict[int, dict[str, Any]]:
     return {r["id"]: r for r in lake.rows(TABLE)}
-
-
-def maintain(lake: Warehouse, name: str) -> MaintenanceReport:
-    [task] = [task for task in lake.target.maintenance_tasks if task.name == name]
-    return lake.target.maintain_table(lake.context(), task, TABLE)
 
 
 @pytest.mark.parametrize(("catalog_type", "version"), [("hadoop", 2), ("hadoop", 3), ("jdbc", 2), ("jdbc", 3)], ids=str)
@@ -101,10 +95,10 @@ def test_small_files_are_put_together_and_snapshots_expire(tmp_path: Path, icebe
             batch(number, [insert(row(number)), *([delete({"id": number - 1})] if number == 2 else [])])
         )
     expected, progress = by_id(lake), consumer.progress(TABLE)
-    assert maintain(lake, "compact").files_after == 1
-    assert maintain(lake, "compact").has_changed is False
+    assert lake.maintain(TABLE, "compact").files_after == 1
+    assert lake.maintain(TABLE, "compact").has_changed is False
     assert len(lake.table(TABLE).snapshots()) == 13
-    maintain(lake, "expire")
+    lake.maintain(TABLE, "expire")
     assert len(lake.table(TABLE).snapshots()) == 10
     assert by_id(lake) == expected
     assert consumer.progress(TABLE) == progress

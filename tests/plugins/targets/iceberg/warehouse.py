@@ -15,6 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable, Table
 
 from replicator_sdk.datatype import TIME, Array, DataType, Record
+from replicator_sdk.discovery.maintenance import MaintenanceReport
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.testing.contexts import TestTargetContext
 from replicator_sdk.testing.histories.values import Row
@@ -49,6 +50,11 @@ class Warehouse(TargetSystem):
     def context(self, *, epoch: int = 1, name: str = "conformance") -> TestTargetContext:
         """What a consumer runs in."""
         return TestTargetContext(MemoryOffset.from_fields, epoch=epoch, spark=self.spark, name=name)
+
+    def maintain(self, table: TableId, name: str, *, epoch: int = 1) -> MaintenanceReport:
+        """One step of the task `name`, by the run `epoch`."""
+        [task] = [task for task in self.target.maintenance_tasks if task.name == name]
+        return self.target.maintain_table(self.context(epoch=epoch), task, table)
 
     def table(self, table: TableId) -> Table:
         """The table as `pyiceberg` opens it."""

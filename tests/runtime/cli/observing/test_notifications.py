@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replicator_runtime.observability import redaction
 from tests.runtime.notices.webhook import Webhook, serving
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ def webhook(sqlite_pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         secret = f"json://127.0.0.1:{served.port}/" + "${secure(hook)}"
         _write(sqlite_pipeline, [{"url": secret}, {"url": f"json://127.0.0.1:{served.port}/b", "on": ["run_failed"]}])
         yield served
-    redaction.redactor().forget()
 
 
 def _write(pipeline: Path, notifications: list[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from replicator_runtime.engine.batching.batch_interval import LONGEST, SHORTEST, BatchInterval
+from replicator_runtime.engine.batching.batch_interval import EARLY_COMMITS, LONGEST, SHORTEST, BatchInterval
 
 
 class Clock:
@@ -71,7 +71,36 @@ def test_many_rows_wait_a_second_at_once_and_from_then_on(clock: Clock) -> None:
     assert clock.batches(600, 0.1, rows=30) > 480
 
 
+def comes(clock: Clock, after: float) -> bool:
+    """Whether a change that comes so long after the batch before need not wait; it is applied."""
+    clock.now += after
+    clock.interval.waiting()
+    need_not = clock.interval.seconds(1, is_current=True) < 0.1
+    clock.interval.applied(1)
+    return need_not
+
+
+def test_a_change_that_comes_alone_does_not_wait_until_the_budget_is_used_up(clock: Clock) -> None:
+    assert all(comes(clock, 1.5) for _ in range(EARLY_COMMITS))
+    assert sum(comes(clock, 1.5) for _ in range(2400)) <= 3600 / LONGEST + 2400 * 1.5 / LONGEST
+    assert sum(comes(clock, 1.5) for _ in range(2400)) <= 3600 / LONGEST + 1
+    clock.now += EARLY_COMMITS * LONGEST
+    assert comes(clock, 1.5)
+
+
+def test_changes_that_come_one_after_the_other_wait_for_more(clock: Clock) -> None:
+    assert comes(clock, 1.5)
+    assert not comes(clock, 0.5)
+    assert comes(clock, 1.5)
+
+
+def test_a_backlog_waits_whatever_the_budget_is(clock: Clock) -> None:
+    clock.now += 20
+    clock.interval.waiting()
+    assert clock.interval.seconds(1) == SHORTEST
+
+
 def test_what_the_pipeline_says_counts(clock: Clock) -> None:
     clock.interval = BatchInterval(2.0)
     clock.batches(600, 0.5)
-    assert clock.interval.seconds() == clock.interval.seconds(5000) == 2.0
+    assert clock.interval.seconds() == clock.interval.seconds(5000) == clock.interval.seconds(is_current=True) == 2.0

@@ -82,6 +82,10 @@ class ServerShop:
             database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, name varchar(20))")
             database.execute(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
 
+    def sign_in(self, user: str, password: str) -> None:
+        """The pipeline uses another account."""
+        self._shop.document["stages"][0]["plugin"]["properties"] |= {"user": user, "password": password}
+
     def pipeline(self) -> Pipeline:
         return build_pipeline(self._shop.document, host=ServerHost(self._source))  # type: ignore[arg-type]
 
@@ -271,6 +275,14 @@ def resync(shop: ServerShop, table: str) -> None:
     directory_of(shop.pipeline()).requests().submit("table.resync", {"tables": [table], "inPlace": True})
 
 
+def resync_past_the_place(shop: ServerShop, code: str) -> None:
+    """The table `notes` is copied; the place of the log before that is met once more, and the log goes on without the table."""
+    resync(shop, "notes")
+    with pytest.raises(ReplicatorError, match=code):
+        shop.run()
+    shop.run()
+
+
 @follows("RPL-3790")
 def test_a_table_whose_statement_is_not_understood_is_copied_again(
     mariadb: ServerShop, monkeypatch: pytest.MonkeyPatch
@@ -288,10 +300,7 @@ def test_a_table_whose_statement_is_not_understood_is_copied_again(
         for _ in range(2):
             with pytest.raises(ReplicatorError, match=r"RPL-3790.*table resync NAME TABLE --in-place"):
                 mariadb.run()
-        resync(mariadb, "notes")
-        with pytest.raises(ReplicatorError, match=r"RPL-3790"):
-            mariadb.run()  # it is copied, the statement before that is met, and the log goes on without the table
-        mariadb.run()
+        resync_past_the_place(mariadb, "RPL-3790")
     mariadb.three_runs()
 
 
@@ -329,8 +338,26 @@ def test_a_member_of_an_enum_that_the_log_does_not_announce_is_known_after_a_res
     mariadb.three_runs()
 
 
+@follows("RPL-3703")
+def test_a_column_that_the_log_does_not_announce_stops_its_table_and_is_known_after_a_reset(
+    mariadb: ServerShop,
+) -> None:
+    """An online change of structure on a replica that became the primary, or by a tool that turns the log off."""
+    mariadb.run()
+    without_log(mariadb, "ALTER TABLE notes ADD word int")
+    mariadb.database.execute("UPDATE notes SET word = 5 WHERE id = 2")
+    for number in (11, 12):
+        mariadb.database.execute(f"INSERT INTO customers VALUES ({number}, 'of the other table')")
+        with pytest.raises(ReplicatorError, match=r"RPL-3703.*replicator reset PIPELINE") as stopped:
+            mariadb.run()
+        assert str(stopped.value.table).endswith("notes")
+        assert number in [row["id"] for row in in_memory_target.STORAGE.rows("customers")]
+    reset(mariadb.pipeline())
+    mariadb.three_runs()
+
+
 @follows("RPL-3750")
-def test_a_table_whose_definition_the_history_does_not_have_is_known_after_a_reset(mariadb: ServerShop) -> None:
+def test_a_table_whose_definition_the_history_does_not_have_is_copied_again(mariadb: ServerShop) -> None:
     """A former release has stored a statement that it did not understand."""
     mariadb.run()
     with open_run(mariadb.pipeline()) as opened:
@@ -343,16 +370,15 @@ def test_a_table_whose_definition_the_history_does_not_have_is_known_after_a_res
         opened.store.put(source_key(HISTORY_KEY), known.dump())
     mariadb.database.execute("UPDATE notes SET name = 'x' WHERE id = 2")
     for _ in range(2):
-        with pytest.raises(ReplicatorError, match=r"RPL-3750.*replicator reset PIPELINE"):
+        with pytest.raises(ReplicatorError, match=r"RPL-3750.*table resync NAME TABLE --in-place"):
             mariadb.run()
-        resync(mariadb, "notes")
-    reset(mariadb.pipeline())
+    resync_past_the_place(mariadb, "RPL-3750")
     mariadb.three_runs()
 
 
 @follows("RPL-3738", "RPL-3739")
 @pytest.mark.parametrize(("document", "code"), [(b"\xff\xff", "RPL-3738"), (b"\x00\x00\x00\x04\x00", "RPL-3739")])
-def test_a_table_whose_documents_are_not_those_of_the_log_is_right_after_a_reset(
+def test_a_table_whose_documents_are_not_those_of_the_log_is_copied_again(
     mysql: ServerShop, monkeypatch: pytest.MonkeyPatch, document: bytes, code: str
 ) -> None:
     """The document before a partial update is bytes of no kind, or an empty object."""
@@ -369,8 +395,7 @@ def test_a_table_whose_documents_are_not_those_of_the_log_is_right_after_a_reset
             cursor.execute("SET SESSION binlog_row_value_options = 'PARTIAL_JSON'")
             cursor.execute("UPDATE notes SET paper = JSON_SET(paper, '$.words.first', 'enough') WHERE id = 2")
         for _ in range(2):
-            with pytest.raises(ReplicatorError, match=rf"{code}.*replicator reset PIPELINE"):
+            with pytest.raises(ReplicatorError, match=rf"{code}.*table resync NAME TABLE --in-place"):
                 mysql.run()
-            resync(mysql, "notes")
-        reset(mysql.pipeline())
-        mysql.three_runs()
+        resync_past_the_place(mysql, code)
+    mysql.three_runs()

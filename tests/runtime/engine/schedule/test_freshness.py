@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replicator_runtime.cli.commands.checks.slo import stored_figures
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.run_state.run import Run
@@ -19,6 +18,7 @@ from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.freshness.history import load, save
 from replicator_runtime.freshness.measurement import Measurement
 from replicator_runtime.freshness.objective import Objectives
+from replicator_runtime.observed.objectives import stored_figures
 from replicator_runtime.stored_forms import FRESHNESS, FRESHNESS_DAYS, TOTALS
 from replicator_sdk import TableId
 from replicator_sdk.errors import NeedsUserError

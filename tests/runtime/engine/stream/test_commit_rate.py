@@ -44,6 +44,7 @@ def test_a_row_a_second_has_less_than_half_of_the_commits(
     for name in ("SHORTEST", "LONGEST"):  # what counts as quiet stays, so that a busy machine is no quiet source
         monkeypatch.setattr(batch_interval, name, getattr(batch_interval, name) / _FASTER)
     monkeypatch.setattr(batch_interval, "_FEW_A_SECOND", batch_interval._FEW_A_SECOND * _FASTER)
+    monkeypatch.setattr(batch_interval, "EARLY_COMMITS", 0)  # as when the budget is used up
     shop.document["batch"] = {"maxIntervalSeconds": 1 / _FASTER}
     rows = 200
     each_second = commits(shop, rows)

@@ -38,10 +38,10 @@ def policies(shop: Shop, **kinds: str) -> None:
 
 def waiting(shop: Shop) -> list[dict[str, Any]]:
     """What `ddl list` shows."""
-    from replicator_runtime.cli.commands.pipelines.ddl import _waiting
     from replicator_runtime.cli.state_lookup import find_state
+    from replicator_runtime.observed.schema_changes import waiting_changes
 
-    return _waiting(find_state("shop", "default", shop.document["offsetBasePath"]))
+    return waiting_changes(find_state("shop", "default", shop.document["offsetBasePath"]).directory)
 
 
 def submit(shop: Shop, command: str, ids: Iterable[str]) -> Request:

@@ -9,6 +9,7 @@ from replicator_sdk.authoring.arrow_buffers import Bools
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.binlog.batches.table_plan import Reading
 from replicator_source_mysql.definition import ColumnDefinition
+from replicator_source_mysql.hints import ALONE, COPY_TABLE_AGAIN
 from replicator_source_mysql.types.column_type import parse_column_type
 from replicator_source_mysql.types.text_values import TextColumn
 
@@ -34,7 +35,8 @@ def filled(values: pa.Array, absent: Bools, reading: Reading, place: int, positi
                 code="RPL-3705",
                 table=str(reading.table),
                 position=position,
-                hint="SET GLOBAL binlog_row_image = 'FULL' and have the table copied again",
+                hint="SET GLOBAL binlog_row_image = 'FULL' (sessions keep theirs until they reconnect), then"
+                f" {COPY_TABLE_AGAIN}, {ALONE}",
             )
         return values
     target = reading.plan.schema.columns[place]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from replicator_sdk.errors import BugError
+from replicator_sdk.errors import SchemaDriftError
 from replicator_sdk.schema import TableSchema
 from replicator_source_mysql.binlog.rows.row_layout import Shapes
 from replicator_source_mysql.binlog.rows.storage_types import FieldType, is_compatible
 from replicator_source_mysql.binlog.rows.table_map import TableMap
 from replicator_source_mysql.definition import TableDefinition
+from replicator_source_mysql.hints import COPY_AGAIN
 from replicator_source_mysql.types.binlog_values import LogColumn
 from replicator_source_mysql.types.values.out_of_range import Policy
 
@@ -52,7 +53,7 @@ class Reading:
         documents: Rank in the table of each JSON column, with its rank among those.
 
     Raises:
-        BugError: When the announcement does not fit the definition.
+        SchemaDriftError: When the announcement does not fit the definition.
     """
 
     def __init__(self, plan: TablePlan, table: TableMap, place: str) -> None:
@@ -91,11 +92,12 @@ def _check(definition: TableDefinition, table: TableMap, place: str) -> None:
             raise _misfit(what, table, place)
 
 
-def _misfit(what: str, table: TableMap, place: str) -> BugError:
-    return BugError(
+def _misfit(what: str, table: TableMap, place: str) -> SchemaDriftError:
+    return SchemaDriftError(
         f"the table {what}",
         code="RPL-3703",
         table=str(table),
         position=place,
-        hint="its history is not what the log was written under: have the table copied again, and report it",
+        hint="a statement that changed it is not in the log (`sql_log_bin = 0`, or a change on a replica), and a copy of the table alone"
+        f" does not change that; {COPY_AGAIN}",
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, Self
 
 from replicator_sdk.authoring.stored_form import check_form, release
-from replicator_sdk.errors import BugError, HistoryLostError, SchemaDriftError
+from replicator_sdk.errors import HistoryLostError, SchemaDriftError
 from replicator_sdk.schema import TableId
 from replicator_source_mysql.ddl.apply.apply_effects import apply_effects
 from replicator_source_mysql.ddl.apply.known_tables import Entry, KnownTable, KnownTables, UnknownTable
@@ -21,7 +21,7 @@ from replicator_source_mysql.ddl.history.table_version import TableVersion
 from replicator_source_mysql.ddl.history.timeline import Place, Timeline
 from replicator_source_mysql.ddl.parse.effect import Effect
 from replicator_source_mysql.definition import TableDefinition, UniqueKey
-from replicator_source_mysql.hints import COPY_AGAIN, COPY_TABLE_AGAIN
+from replicator_source_mysql.hints import ALONE, COPY_AGAIN, COPY_TABLE_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
 
 _FORMAT = 2
@@ -147,18 +147,17 @@ class SchemaHistory:
         """The table's definition now.
 
         Raises:
-            SchemaDriftError: When a statement that is not understood has touched it.
-            BugError: When there is no such table.
+            SchemaDriftError: RPL-3750 when a statement that is not understood has touched it; RPL-3751 when there is no such table.
         """
         entry = self._now.get(table)
         if isinstance(entry, KnownTable):
             return entry.definition
         if entry is None:
-            raise BugError(
+            raise SchemaDriftError(
                 "the schema history has no such table at this log position",
                 code="RPL-3751",
                 table=str(table),
-                hint=f"report it with the statements that made the table; {COPY_TABLE_AGAIN}",
+                hint=f"report it with the statements that made the table; {COPY_TABLE_AGAIN}, {ALONE}",
             )
         since = self._tables[self._now.key(table)].since
         raise SchemaDriftError(
@@ -166,7 +165,7 @@ class SchemaHistory:
             code="RPL-3750",
             table=str(table),
             position=str(since),
-            hint=f"report the statement; {COPY_AGAIN}",
+            hint=f"report the statement; {COPY_TABLE_AGAIN}, {ALONE}",
         )
 
     def tables(self) -> list[TableId]:

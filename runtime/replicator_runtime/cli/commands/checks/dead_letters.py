@@ -12,6 +12,8 @@ from replicator_runtime.cli.report import Report
 from replicator_runtime.observability.next_steps import Subject, only
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from replicator_runtime.dead_letter import Letter
     from replicator_runtime.engine.letters.letter_file import LetterHead
     from replicator_sdk import TableId
@@ -63,12 +65,21 @@ def list_letters(
                 continue
             shown = [_json(head, letter, show_values=show_values) for letter in list(letters.values())[:limit]]
             report.data.append({"table": head.table.to_json(), "rows": len(letters), "letters": shown})
-            report.line(f"{head.table}: {len(letters)} rows put aside")
-            names = ("operation", "columns", "code", "reason", "position", "sequence", "changes")
-            more = ("key", "row") if show_values else ()
-            report.table((*names, *more), [tuple(_text(one[n]) for n in (*names, *more)) for one in shown])
-        if not report.data:
-            report.note("no row is put aside")
+        print_letters(report, report.data, show_values=show_values)
+
+
+def print_letters(report: Report, found: Sequence[Mapping[str, Any]], *, show_values: bool) -> None:
+    """Print the rows put aside of each table, as the JSON of the command has them."""
+    from replicator_sdk import TableId
+
+    names = ("operation", "columns", "code", "reason", "position", "sequence", "changes")
+    more = ("key", "row") if show_values else ()
+    for one in found:
+        report.line(f"{TableId.from_json(one['table'])}: {one['rows']} rows put aside")
+        rows = [tuple(_text(letter[n]) for n in (*names, *more)) for letter in one["letters"]]
+        report.table((*names, *more), rows)
+    if not found:
+        report.note("no row is put aside")
 
 
 @app.command("replay")
@@ -92,14 +103,13 @@ def replay(
     with Report(
         "dead-letters.replay", as_json=as_json, debug=debug, subject=Subject(name, namespace, base, only(tables))
     ) as report:
-        from replicator_runtime.cli.confirmation import confirm
+        from replicator_runtime.cli.confirmation import confirm, lost_by_replay
         from replicator_runtime.cli.control import ask
         from replicator_runtime.cli.state_lookup import find_state
 
         find_state(name, namespace, base)
         if not yes:
-            what = ", ".join(tables) if tables else "every table with rows put aside"
-            confirm(f"{what} is copied again in place: until that has ended, readers of the target see a part of it")
+            confirm(lost_by_replay(tables or []))
         arguments = {"tables": tables or []}
         ask(report, name, namespace, base, "dead-letters.replay", arguments, timeout=None if no_wait else timeout)
 

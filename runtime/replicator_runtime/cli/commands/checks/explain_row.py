@@ -49,14 +49,19 @@ def explain_row(
         from replicator_runtime.cli.reading import read_beside_run
         from replicator_runtime.engine.verification.explained_row import explain_row as explain
 
-        wanted = _parsed(key)
+        wanted = key_of(key)
         found, signal = read_beside_run(name, namespace, base, lambda reading: explain(reading, table, wanted))
         _print(report, found, show_values=show_values)
     if signal:
         raise typer.Exit(signal)
 
 
-def _parsed(key: str) -> dict[str, str]:
+def key_of(key: str) -> dict[str, str]:
+    """The value of each column of a key.
+
+    Raises:
+        NeedsUserError: RPL-1283.
+    """
     from replicator_sdk.errors import NeedsUserError
 
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from replicator_sdk import TableId
 
 KEYS_SHOWN = 20
+VERIFY_SECONDS: Final = 120.0
 Tables = Annotated[
     list[str] | None,
     typer.Argument(
@@ -62,7 +63,7 @@ Rate = Annotated[
 def verify(
     name: Replicator,
     tables: Tables = None,
-    timeout: Timeout = 120.0,
+    timeout: Timeout = VERIFY_SECONDS,
     show_keys: ShowKeys = False,
     repair: Repair = False,
     yes: Yes = False,

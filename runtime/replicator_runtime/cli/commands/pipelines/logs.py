@@ -60,7 +60,7 @@ def logs(
         raise typer.BadParameter(
             "Spark's lines name no table, and are not chosen by level or time", param_hint="--spark"
         )
-    after = _since(since) if since else None
+    after = since_of(since) if since else None
     with Report("logs", as_json=False, debug=debug, subject=Subject(name, namespace, base)) as report:
         from replicator_runtime.cli.state_lookup import find_state
         from replicator_runtime.observability.log_reading import LogReader
@@ -79,7 +79,8 @@ def logs(
             _follow(reader, folder, accepts, show)
 
 
-def _since(text: str) -> datetime:
+def since_of(text: str) -> datetime:
+    """The moment that `--since` means."""
     from replicator_runtime.observability.log_reading import since
 
     try:
@@ -102,7 +103,7 @@ def _follow(
 def _of_runs(
     report: Report, table: str, level: LogLevel, after: datetime | None, *, as_json: bool
 ) -> tuple[Callable[[bytes], bool], Callable[[bytes], None]]:
-    from replicator_runtime.observability.log_reading import Wanted, parsed, words
+    from replicator_runtime.observability.log_reading import Wanted, parsed
 
     wanted = Wanted(table, level.value, after)
 
@@ -114,10 +115,17 @@ def _of_runs(
         if as_json:
             typer.echo(json.dumps(found))  # ASCII, so that no terminal obeys what a table is called
             return
-        for text in words(found):
-            report.line(_on_one_line(text))
+        print_line(report, found)
 
     return accepts, show
+
+
+def print_line(report: Report, line: Line) -> None:
+    """Print a line that a run has logged."""
+    from replicator_runtime.observability.log_reading import words
+
+    for text in words(line):
+        report.line(_on_one_line(text))
 
 
 def _of_spark(report: Report, *, as_json: bool) -> tuple[Callable[[bytes], bool], Callable[[bytes], None]]:

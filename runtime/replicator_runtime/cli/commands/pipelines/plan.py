@@ -13,6 +13,8 @@ from replicator_runtime.cli.report import Report
 from replicator_runtime.observability.next_steps import Subject, completed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from replicator_runtime.cli.state_lookup import StateLocation
     from replicator_runtime.engine.planning.plan import Plan, Step
 
@@ -43,9 +45,9 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = False) 
             "isFirst": found.is_first,
             "needsApproval": bool(missing),
             "edits": config.edits,
-            "steps": [_json(step) for step in found.steps],
+            "steps": [_json(step, asks=step in missing) for step in found.steps],
         }
-        _print(report, found, missing)
+        print_plan(report, report.data)
         _raise_refused(found)
         if missing:
             raise _needs_approval(found, missing)
@@ -102,33 +104,40 @@ def _check_plan(name: str, plan_id: str, location: StateLocation) -> None:
     )
 
 
-def _print(report: Report, found: Plan, missing: tuple[Step, ...]) -> None:
-    if not found.steps:
+def print_plan(report: Report, found: Mapping[str, Any]) -> None:
+    """Print a plan, as the JSON of the command has it."""
+    steps = found["steps"]
+    if not steps:
         report.note("nothing was edited since the last run")
         return
-    asked = {step.key for step in missing}
-    for step in found.steps:
-        report.line(
-            f"{_verdict(step, asked):<8} {step.subject}: {step.change}" + (f" [{step.code}]" if step.code else "")
+    for step in steps:
+        code = f" [{step['code']}]" if step["code"] else ""
+        report.line(f"{_verdict(step):<8} {step['subject']}: {step['change']}{code}")
+        about = (
+            ("effect", step["effect"]),
+            ("cost", step["cost"]["text"]),
+            ("why", step["reason"]),
+            ("do", step["suggestion"]),
         )
-        for label, text in (("effect", step.effect), ("cost", step.cost), ("why", step.why), ("do", step.suggestion)):
+        for label, text in about:
             if text:
-                report.line(f"         {label + ':':<8}{text}", step.subject)
+                report.line(f"         {label + ':':<8}{text}", step["subject"])
     report.line()
-    count = len(found.steps)
-    report.line(f"plan {found.plan_id}: {count} step{'s' * (count > 1)}, {len(missing)} to approve")
+    asked = sum(step["awaitsApproval"] for step in steps)
+    report.line(f"plan {found['plan']}: {len(steps)} step{'s' * (len(steps) > 1)}, {asked} to approve")
 
 
-def _json(step: Step) -> dict[str, Any]:
-    return {**step.to_json(), "suggestion": completed(step.suggestion, step.subject) or None}
+def _json(step: Step, *, asks: bool) -> dict[str, Any]:
+    suggestion = completed(step.suggestion, step.subject) or None
+    return {**step.to_json(), "awaitsApproval": asks, "suggestion": suggestion}
 
 
-def _verdict(step: Step, asked: set[str]) -> str:
-    if step.refused:
+def _verdict(step: Mapping[str, Any]) -> str:
+    if step["refused"]:
         return "REFUSED"
-    if step.key in asked:
+    if step["awaitsApproval"]:
         return "APPROVE"
-    return "APPROVED" if step.needs_approval else "SAFE"
+    return "APPROVED" if step["needsApproval"] else "SAFE"
 
 
 def _raise_refused(found: Plan) -> None:

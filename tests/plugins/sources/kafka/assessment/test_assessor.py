@@ -41,9 +41,19 @@ def test_short_retention_is_a_warning_with_its_fix(kafka: KafkaBroker, kafka_top
 
 
 def test_compaction_is_fine(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
-    found = findings(kafka, kafka_topic(cleanup_policy="compact"))
+    found = findings(kafka, kafka_topic(cleanup_policy="compact", delete_retention_ms=7 * 86_400_000))
     assert found["compaction"].severity is Severity.INFO
     assert "retention" not in found
+
+
+def test_compaction_that_keeps_removals_for_a_day_is_a_warning_with_its_fix(
+    kafka: KafkaBroker, kafka_topic: MakeTopic
+) -> None:
+    topic = kafka_topic(cleanup_policy="compact")
+    found = findings(kafka, topic)["compaction"]
+    assert found.severity is Severity.WARNING
+    assert "24.0 hours" in found.description
+    assert f"--topic {topic} --add-config delete.retention.ms=" in found.fix
 
 
 def test_records_without_keys_in_several_partitions_are_a_warning(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from replicator_runtime.assessment import PipelineAssessment, assess_pipeline
 from replicator_runtime.config import build_pipeline
+from replicator_runtime.engine.control.reset import reset
 from replicator_sdk import TableId
 from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget
 from replicator_source_kafka import KafkaSource
@@ -53,6 +54,10 @@ class MemoryCopy:
     def run(self) -> None:
         """Read to the end."""
         run_pipeline(self.document, Host(MemoryTarget, KafkaSource))
+
+    def reset(self) -> None:
+        """`replicator reset`."""
+        reset(build_pipeline(self.document, host=Host(MemoryTarget, KafkaSource)))  # type: ignore[arg-type]
 
     def assess(self) -> PipelineAssessment:
         """What `replicator assess` finds now."""

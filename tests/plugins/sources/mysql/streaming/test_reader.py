@@ -85,6 +85,27 @@ def test_changes_in_a_rolled_back_savepoint_do_not_arrive(shop: MysqlDatabase) -
     assert [row["id"] for _, row, _, _ in pump.read().changes("t")] == [1, 3]
 
 
+def test_rows_of_a_rolled_back_transaction_that_the_server_has_logged_do_not_arrive(shop: MysqlDatabase) -> None:
+    """MariaDB logs one that has made a temporary table, with what was undone."""
+    pump = Pump(shop, "t")
+    pump.prepare()
+    with shop.connect() as connection, connection.cursor() as cursor:
+        for statement in (
+            *("BEGIN", "INSERT INTO t VALUES (1, 'no')", "CREATE TEMPORARY TABLE a (i INT)", "ROLLBACK"),
+            *("BEGIN", "INSERT INTO t VALUES (2, 'yes')", "SAVEPOINT one", "INSERT INTO t VALUES (3, 'no')"),
+            *(
+                "SAVEPOINT `Two`",
+                "INSERT INTO t VALUES (4, 'no')",
+                "CREATE TEMPORARY TABLE b (i INT)",
+                "ROLLBACK TO two",
+            ),
+            *("INSERT INTO t VALUES (5, 'no')", "ROLLBACK TO One", "INSERT INTO t VALUES (6, 'yes')", "COMMIT"),
+            *("BEGIN", "INSERT INTO t VALUES (7, 'no')", "DROP TEMPORARY TABLE a", "ROLLBACK"),
+        ):
+            cursor.execute(statement)
+    assert [row["id"] for _, row, _, _ in pump.read().changes("t")] == [2, 6]
+
+
 @pytest.mark.parametrize("rotated", [False, True])
 def test_a_prepared_transaction_arrives_when_it_commits_also_over_a_restart(shop: MysqlDatabase, rotated: bool) -> None:
     """Between prepare and commit another transaction commits and the reader is started again."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.control.reset import reset
@@ -12,6 +14,7 @@ from replicator_runtime.engine.planning.plan import Plan
 from replicator_runtime.engine.planning.planner import stored_plan
 from replicator_sdk import StoredState
 from replicator_sdk.errors import HistoryLostError, NeedsUserError
+from replicator_source_postgres.replication.log_continuity import STATE_KEY
 from replicator_state import ReplicatorDirectory
 from tests.follows import follows
 from tests.plugins.sources.postgres.faults import PREPARED, ids, slot_of
@@ -118,3 +121,21 @@ def test_with_a_publication_that_was_created_later_every_table_is_copied_again(
         db.execute(f"INSERT INTO t VALUES ({number}); DELETE FROM u WHERE id < {number}")
     pipeline.run()
     pipeline.assert_equal()
+
+
+def test_a_state_that_does_not_name_its_slot_names_it_at_its_next_start_so_that_an_edit_after_that_is_compared(
+    pump: Pump,
+) -> None:
+    """Releases before stored the publication alone."""
+    db, derived = pump.database, slot_of(pump)
+    stored = json.loads(pump.context.get_state(STATE_KEY) or b"")
+    assert stored.pop("slot") == derived
+    pump.context.put_state(STATE_KEY, json.dumps(stored).encode())
+    with capture_logs() as logged:
+        pump.prepare()
+        pump.prepare()
+    assert [line["slot"] for line in logged if line["event"] == "slot.noted"] == [derived]
+    db.execute("INSERT INTO t VALUES (1)")
+    name_slot(pump, make(db))
+    with pytest.raises(NeedsUserError, match=rf"RPL-3220.*{derived}"):
+        pump.prepare()

@@ -14,6 +14,7 @@ from replicator_sdk import TableId
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.testing.histories.values import difference
 from replicator_sdk.testing.recording import Logged, interpret, recording
+from tests.depth import ALL_CASES
 from tests.plugins.sources.sqlite.source_system import SqliteSystem
 
 
@@ -110,7 +111,9 @@ def test_random_upserts_and_replacements_are_logged(shop: SqliteSystem) -> None:
         values.map(lambda v: f"DELETE FROM {{t}} WHERE id = {v}"),
     )
 
-    @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=60 if ALL_CASES else 20, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
     @given(st.lists(statement, max_size=12))
     def check(statements: list[str]) -> None:
         name = f"t{next(numbers)}"

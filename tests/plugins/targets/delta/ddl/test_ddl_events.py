@@ -284,7 +284,7 @@ def test_a_table_is_not_renamed_to_the_name_of_one_that_is_there(lake: Lake) -> 
 def test_a_folder_is_renamed_only_where_the_store_does_that_at_once(lake: Lake) -> None:
     consumer = lake.consumer()
     assert consumer.can_rename(TABLE, TableId("shop", "clients"))
-    assert not any(relocation.renames_at_once(path) for path in ("s3a://b/t", "gs://b/t"))
+    assert not any(relocation.renames_at_once(lake.spark(), path) for path in ("s3a://b/t", "gs://b/t"))
 
 
 @pytest.mark.usefixtures("_disarmed")

@@ -76,7 +76,7 @@ class Scenes:
             self._server.plan(Fault("PUT", f"/{name}/_delta_log/{1:020}.json", held=True))
             answers: list[str] = []
             thread = threading.Thread(
-                target=lambda: answers.append(_code(lambda: transaction.commit({}, writer="late")))
+                target=lambda: answers.append(code_of(lambda: transaction.commit({}, writer="late")))
             )
             thread.start()
             until = time.monotonic() + 120
@@ -103,12 +103,12 @@ class Scenes:
         """A store that takes the condition and ignores it."""
         ConditionalCommit._proved.clear()
         self._server.plan(Fault("PUT", "_probe", ignore_condition=True, times=2))
-        answer = _code(lambda: self._table("careless"))
+        answer = code_of(lambda: self._table("careless"))
         return [answer, self._files.find(f"{self._bucket}/careless")]
 
     def requests(self) -> Any:
         """What three commits ask of the store, and how its log is listed then, after ten commits and after more than a page."""
-        return [self._asked(10), self._asked(1_200)]
+        return [self._asked(10), self._asked(1_010)]
 
     def _asked(self, length: int) -> dict[str, Any]:
         log = self._table(f"long-{length}")
@@ -147,7 +147,7 @@ class Scenes:
         self._files.pipe({f"{log}/{version:020}.json": b"{}" for version in range(length)})
 
 
-def _code(action: Callable[[], object]) -> str:
+def code_of(action: Callable[[], object]) -> str:
     try:
         action()
     except ReplicatorError as error:

@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from replicator_runtime.engine.verification.checksums import bucket_sums, differing_keys, hashed
-from replicator_sdk.datatype import DATE, FLOAT64, INSTANT, INT64, STRING, TIME, TIMESTAMP, Array, Decimal, Record
 from replicator_sdk.errors import NeedsUserError, SchemaDriftError
-from replicator_sdk.schema import Column, TableId, TableSchema
+from replicator_sdk.schema import TableSchema
 from replicator_sdk.snapshot import SnapshotChunk, chunk_dataframe
 from replicator_target_delta.table_reader import DeltaTableReader
 from tests.plugins.targets.changes import KEYED, TABLE, at, batch, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 from tests.plugins.targets.snapshot_rows import SnapshotRows
+from tests.plugins.targets.values_of_types import TYPES, VALUES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TYPES = TableSchema(
-    TableId("shop", "types"),
-    (
-        Column("_metadata", INT64),
-        Column("a.`b", STRING),
-        Column("at", TIME),
-        Column("naive", TIMESTAMP),
-        Column("instant", INSTANT),
-        Column("day", DATE),
-        Column("money", Decimal(38, 10)),
-        Column("ratio", FLOAT64),
-        Column("times", Array(TIME)),
-        Column("nested", Record((("At x", TIME), ("moments", Array(TIMESTAMP))))),
-    ),
-    ("_metadata",),
-)
-_ANCIENT = dt.datetime(1, 1, 1, 0, 0, 0, 1)
-_TIME = dt.time(23, 59, 59, 5)
-VALUES: list[tuple[Any, ...]] = [
-    (1, "x ", _TIME, _ANCIENT, _ANCIENT.replace(tzinfo=dt.UTC), dt.date(1, 1, 1), decimal.Decimal("-1e-10"), -0.0,
-     [_TIME, None], {"At x": _TIME, "moments": [_ANCIENT, None]}),
-    (2, *[None] * 9),
-    (3, "", dt.time(0), dt.datetime(9999, 12, 31, 23, 59, 59, 999999), dt.datetime(1900, 1, 1, tzinfo=dt.UTC),
-     dt.date(1582, 10, 10), decimal.Decimal(10) ** 27, float("nan"), [], {"At x": None, "moments": None}),
-]  # fmt: skip
 WHOLE = [SnapshotChunk(0, {})]
 
 

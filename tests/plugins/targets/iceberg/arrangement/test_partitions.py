@@ -22,7 +22,7 @@ from replicator_target_iceberg.jvm import Catalog
 from replicator_target_iceberg.naming import identifier
 from tests.plugins.targets.changes import KEYED, TABLE, alter, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.iceberg.arrangement.placement import check_placement, partitions
-from tests.plugins.targets.iceberg.test_tables import by_id, maintain
+from tests.plugins.targets.iceberg.test_tables import by_id
 from tests.plugins.targets.iceberg.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def test_a_table_that_another_program_partitions_is_written_by_its_newest_specif
     assert by_id(lake) == expected
     assert {spec for spec, _ in partitions(lake.table(TABLE)).values()} == {0, 2}
     check_placement(lake.table(TABLE))
-    assert maintain(lake, "compact").has_changed
+    assert lake.maintain(TABLE, "compact").has_changed
     assert by_id(lake) == expected
     found = partitions(lake.table(TABLE))
     assert sorted(map(str, found.values())) == ["(2, (7,))", "(2, (None,))"]
@@ -189,8 +189,8 @@ def test_small_files_are_put_together_within_their_partitions_and_sorted(
         rows = [event(number, "eu", n=number), event(100 + number, f"only {number}")]
         consumer.apply_batch(batch(number, [insert(r, EVENTS) for r in rows]))
     expected = by_id(lake)
-    assert maintain(lake, "compact").files_after == 10  # nine partitions of one file stay
-    assert maintain(lake, "compact").has_changed is False
+    assert lake.maintain(TABLE, "compact").files_after == 10  # nine partitions of one file stay
+    assert lake.maintain(TABLE, "compact").has_changed is False
     assert by_id(lake) == expected
     table = lake.table(TABLE)
     assert check_placement(table) == 10
@@ -247,6 +247,22 @@ def test_copies_by_executors_are_written_by_partition(tmp_path: Path, iceberg_sp
     consumer.finish_snapshot(EVENTS, "one", at(1))
     consumer.stop()
     assert check_placement(lake.table(TABLE)) == 4
+
+
+def test_an_order_ends_before_a_column_that_is_gone(tmp_path: Path, iceberg_spark: SparkSession) -> None:
+    """What comes before it stays, also descending."""
+    lake = Warehouse(tmp_path / "lake", iceberg_spark, sortOrder={"*": ["id", "n desc", "at"]})
+    consumer = lake.consumer()
+    consumer.apply_batch(batch(1, [insert(event(key, "eu", n=key % 2), EVENTS) for key in range(6)]))
+    id_, region, moment, n = EVENTS.columns
+    least = TableSchema(TABLE, (id_, region), EVENTS.primary_key)
+    for place, gone, schema in ((2, moment, TableSchema(TABLE, (id_, region, n), EVENTS.primary_key)), (3, n, least)):
+        consumer.apply_ddl(alter(place, schema, Alter(AlterKind.DROP_COLUMN, previous=gone)))
+        order = [field.direction.value for field in lake.table(TABLE).sort_order().fields]
+        assert order == (["asc", "desc"] if gone is moment else ["asc"])
+    consumer.apply_batch(batch(4, [insert({"id": 7, "region": "us"}, least)]))
+    check_placement(lake.table(TABLE))
+    assert sorted(by_id(lake)) == [0, 1, 2, 3, 4, 5, 7]
 
 
 def test_columns_change_around_partitions_and_order(tmp_path: Path, iceberg_spark: SparkSession) -> None:

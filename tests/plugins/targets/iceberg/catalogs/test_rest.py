@@ -14,7 +14,7 @@ from replicator_sdk.schema import Column, TableSchema
 from tests.plugins.targets.changes import KEYED, TABLE, alter, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.iceberg import test_commits
 from tests.plugins.targets.iceberg.arrangement.placement import check_placement
-from tests.plugins.targets.iceberg.test_tables import by_id, maintain
+from tests.plugins.targets.iceberg.test_tables import by_id
 from tests.plugins.targets.iceberg.warehouse import Warehouse
 from tests.services.iceberg_rest.catalog import RestCatalog
 
@@ -55,7 +55,7 @@ def test_rows_columns_maintenance_and_drops_go_through_the_server(lake: Warehous
     consumer.apply_batch(batch(11, [update({"id": 4, "name": "new"}, more), delete({"id": 5}, more)]))
     assert len(by_id(lake)) == 17
     assert by_id(lake)[4] == {"id": 4, "name": "new", "note": None, "x": "d"}
-    assert maintain(lake, "compact").has_changed
+    assert lake.maintain(TABLE, "compact").has_changed
     check_placement(lake.table(TABLE))
     assert len(by_id(lake)) == 17
     assert by_id(lake)[4] == {"id": 4, "name": "new", "note": None, "x": "d"}

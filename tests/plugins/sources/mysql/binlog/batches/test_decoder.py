@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replicator_sdk.batch import ChangeBatch
-from replicator_sdk.errors import BugError, NeedsUserError
+from replicator_sdk.errors import NeedsUserError, SchemaDriftError
 from replicator_source_mysql.binlog.batches.decoder import Decoder
 from replicator_source_mysql.binlog.event import Kind
 from replicator_source_mysql.definition import ColumnDefinition
@@ -238,11 +238,11 @@ def test_a_definition_of_another_time_is_refused_not_misread(mysql_and_mariadb: 
     planner = Planner(database)
     definition = planner.definitions["t"]
     planner.definitions["t"] = definition.with_columns([*definition.columns, ColumnDefinition("w", "int")])
-    with pytest.raises(BugError, match=r"RPL-3703.*2 columns in the log and 3") as caught:
+    with pytest.raises(SchemaDriftError, match=r"RPL-3703.*2 columns in the log and 3") as caught:
         batches_since(database, start, plan=planner)
     assert caught.value.table == f"{database.name}.t"
     planner.definitions["t"] = definition.with_columns([definition.columns[0], ColumnDefinition("v", "bigint")])
-    with pytest.raises(BugError, match=r"RPL-3703.*'v' known as bigint"):
+    with pytest.raises(SchemaDriftError, match=r"RPL-3703.*'v' known as bigint"):
         batches_since(database, start, plan=planner)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from replicator_sdk.errors import BugError, HistoryLostError, SchemaDriftError
+from replicator_sdk.errors import HistoryLostError, SchemaDriftError
 from replicator_sdk.schema import TableId
 from replicator_source_mysql.ddl.apply.table_change import ChangeKind, TableChange
 from replicator_source_mysql.ddl.history.schema_history import SchemaHistory
@@ -134,7 +134,7 @@ def test_a_statement_on_another_table_stops_nothing() -> None:
 
 
 def test_a_table_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(BugError, match="RPL-3751"):
+    with pytest.raises(SchemaDriftError, match="RPL-3751"):
         begin().definition(U)
 
 

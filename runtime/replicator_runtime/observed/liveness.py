@@ -38,10 +38,22 @@ def liveness(directory: ReplicatorDirectory, status: Mapping[str, Any]) -> Liven
     """Of the replicator whose last status is given. A process on this host is looked for, one elsewhere cannot be."""
     if status.get("phase") in ENDED:
         return Liveness()
-    age = (datetime.now(UTC) - datetime.fromisoformat(str(status["updated"]))).total_seconds()
     lease = directory.newest_lease()
     ended = lease is not None and (lease.released or lease.holder.is_gone())
-    return Liveness(age if age > SILENT_AFTER_SECONDS else 0.0, ended)
+    return Liveness(silent_seconds(status), ended)
+
+
+def shown_liveness(status: Mapping[str, Any]) -> Liveness:
+    """Of the replicator of which `replicator status --json` shows this."""
+    return Liveness(silent_seconds(status), bool(status.get("processEnded")))
+
+
+def silent_seconds(status: Mapping[str, Any]) -> float:
+    """Age of the last status of a replicator that should be running; 0 when it is recent."""
+    if status.get("phase") in ENDED or "updated" not in status:
+        return 0.0
+    age = (datetime.now(UTC) - datetime.fromisoformat(str(status["updated"]))).total_seconds()
+    return age if age > SILENT_AFTER_SECONDS else 0.0
 
 
 def waits_for_first_run(directory: ReplicatorDirectory) -> bool:

@@ -1,0 +1,1 @@
+"""What gives each command to a service and prints what comes of it; `replicator_runtime.cli.remote.forms` lists them."""

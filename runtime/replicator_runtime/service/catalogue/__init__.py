@@ -1,0 +1,1 @@
+"""Installed plugins with the schemas of their settings, and connections."""

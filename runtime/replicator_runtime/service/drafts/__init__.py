@@ -1,0 +1,1 @@
+"""Drafts of pipelines, and assessments: the REST API of seed 001."""

@@ -1,0 +1,1 @@
+"""What is seen of pipelines: state, events, logs, metrics."""

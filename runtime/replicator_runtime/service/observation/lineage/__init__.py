@@ -1,0 +1,1 @@
+"""Which column of the target comes from which column of the source."""

@@ -1,0 +1,1 @@
+"""What operators do to a pipeline and its tables: the control plane over HTTP."""

@@ -1,0 +1,1 @@
+"""Pipelines that the service runs: created, started, stopped, edited, deleted."""

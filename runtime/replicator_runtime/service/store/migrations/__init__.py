@@ -1,0 +1,1 @@
+"""The database's tables over releases, by alembic. Each release adds a module to `versions`; none is changed once released."""

@@ -1,0 +1,1 @@
+"""Keeps one process for each started pipeline, and finds it again after the service has ended."""

@@ -1,0 +1,1 @@
+"""Processes that were started on hosts which this service cannot see."""

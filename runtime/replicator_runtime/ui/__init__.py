@@ -1,0 +1,1 @@
+"""The page: static files without a build step, served beside the REST API."""

@@ -1,0 +1,1 @@
+"""Bringing tables back to earlier versions, for targets that can."""
