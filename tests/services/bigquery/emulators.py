@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import urllib.request
 from dataclasses import dataclass
@@ -14,7 +15,16 @@ from tests.services.bigquery.change_ingestion import StreamingServer
 from tests.services.bigquery.gate import Gate
 from tests.services.bigquery.setup import environment, home, program
 from tests.services.bigquery.write_gate import WriteGate
-from tests.services.processes import LOOPBACK, accepts_connections, free_port, scratch_folder, spawn, stop, wait_until
+from tests.services.processes import (
+    LOOPBACK,
+    accepts_connections,
+    free_port,
+    scratch_folder,
+    spawn,
+    stop,
+    tail,
+    wait_until,
+)
 
 PROJECT = "test"
 BUCKET = "staging"
@@ -41,7 +51,7 @@ class Emulators:
     bigquery_port: int
     storage_port: int
     streaming: StreamingServer
-    _processes: list[subprocess.Popen[bytes]]
+    _processes: dict[Path, subprocess.Popen[bytes]]
 
     @property
     def bigquery_endpoint(self) -> str:
@@ -58,12 +68,24 @@ class Emulators:
         """The Storage Write API's address, by its gate."""
         return f"http://{LOOPBACK}:{self.write_gate.port}"
 
+    def ended(self) -> str:
+        """What the processes that ended by themselves wrote last; empty while both run."""
+        return "\n".join(
+            f"{log.stem} ended with {process.returncode}: {tail(log)}"
+            for log, process in self._processes.items()
+            if process.poll() is not None
+        )
+
+    def end(self, how: signal.Signals) -> None:
+        """End BigQuery alone, as if it crashed."""
+        stop(next(iter(self._processes.values())), how)
+
     def stop(self) -> None:
         """End both."""
         self.streaming.close()
         self.gate.close()
         self.write_gate.close()
-        for process in self._processes:
+        for process in self._processes.values():
             stop(process)
 
 
@@ -92,7 +114,8 @@ def start() -> Emulators:
         wait_until(partial(accepts_connections, port), process=process, log=log, seconds=_READY_SECONDS)
     gate = Gate(rest)
     streaming = StreamingServer(rest, gate.port)
-    return Emulators(gate, WriteGate(grpc, gate.turn), rest, storage_port, streaming, [bigquery, storage])
+    processes = {bigquery_log: bigquery, storage_log: storage}
+    return Emulators(gate, WriteGate(grpc, gate.turn), rest, storage_port, streaming, processes)
 
 
 def target_settings(emulators: Emulators, dataset: str, **settings: object) -> dict[str, object]:

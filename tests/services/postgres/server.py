@@ -14,9 +14,9 @@ import subprocess
 import tarfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 
 import psutil
 import psycopg
@@ -37,6 +37,8 @@ from tests.services.processes import (
     wait_until,
 )
 
+Result = TypeVar("Result")
+_IN_USE_SECONDS = 60.0
 SUPERUSER, PASSWORD = "postgres", "correct horse"
 _SETTINGS: Mapping[str, object] = {
     "wal_level": "logical",
@@ -53,6 +55,18 @@ _SETTINGS: Mapping[str, object] = {
     "unix_socket_directories": "",
     "logging_collector": "off",
 }
+
+
+def once_free(run: Callable[[], Result]) -> Result:
+    """What `run` gives, once the server no longer says that what it names is in use; the error after a minute."""
+    deadline = time.monotonic() + _IN_USE_SECONDS
+    while True:
+        try:
+            return run()
+        except psycopg.errors.ObjectInUse:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
 
 
 class PostgresServer:
@@ -223,9 +237,12 @@ class PostgresServer:
         return psycopg.connect(self.dsn(database, **parameters), autocommit=True)
 
     def execute(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
-        """Runs a statement as superuser on a connection of its own and returns its rows, if it has any."""
+        """Runs a statement as superuser on a connection of its own and returns its rows, if it has any.
+
+        What is in use is tried again: the server takes a moment to see that a slot's reader has gone.
+        """
         with self.connect(database) as connection:
-            cursor = connection.execute(statement.encode())
+            cursor = once_free(lambda: connection.execute(statement.encode()))
             return cursor.fetchall() if cursor.description else []
 
     @contextlib.contextmanager

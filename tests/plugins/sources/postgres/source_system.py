@@ -15,7 +15,7 @@ from replicator_sdk.testing.source_suite import SourceSystem
 from replicator_source_postgres import PostgresSource
 from tests.plugins.sources.postgres.later_slot import publish_and_make_slot
 from tests.plugins.sources.postgres.pump import source_of
-from tests.services.postgres.server import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase, once_free
 
 _DROP_SLOTS = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
 _OF_RANDOM_HISTORY = re.compile(r"r\d+_")
@@ -84,7 +84,7 @@ class PostgresSystem(SourceSystem):
 
     def lose_history(self) -> None:
         """Drop the slot, as a database administrator in need of disk space would."""
-        self._run(_DROP_SLOTS)
+        once_free(lambda: self._run(_DROP_SLOTS))
 
     def close(self) -> None:
         """Close the application's connection."""
