@@ -49,7 +49,7 @@ $(SETUP): pyproject.toml sdk/pyproject.toml constraints.txt scripts/setup.sh scr
 
 servers: $(SERVERS) ## Fetch the servers that the tests start
 
-$(SERVERS): $(SETUP) scripts/servers.sh tests/services/artifacts.py tests/services/mysql/programs.py tests/services/bigquery/setup.py tests/services/azure/setup.py
+$(SERVERS): $(SETUP) scripts/servers.sh tests/services/artifacts.py tests/services/mysql/programs.py tests/services/bigquery/setup.py tests/services/azure/setup.py tests/services/gcs/setup.py
 	@scripts/servers.sh $(VENV)
 	@touch $@
 

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # Fetches the servers that the tests start: PostgreSQL, MySQL, MariaDB, Kafka, an S3 server, emulators of BigQuery,
-# Cloud Storage and Azure.
+# Azure, and a Cloud Storage server.
 # Usage: scripts/servers.sh [ENVIRONMENT FOLDER], after setup.sh. Running it again costs seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${1:-.venv}
 . scripts/install_packages.sh
 
-say "Fetching the PostgreSQL servers, Kafka, the S3 server and the emulators of BigQuery and Azure"
+say "Fetching the PostgreSQL servers, Kafka, the S3 and Cloud Storage servers and the emulators of BigQuery and Azure"
 "$venv/bin/python" -m tests.services.artifacts >&2
 "$venv/bin/python" -m tests.services.kafka.setup >&2
 "$venv/bin/python" -m tests.services.bigquery.setup >&2
 "$venv/bin/python" -m tests.services.s3.setup >&2
 "$venv/bin/python" -m tests.services.azure.setup >&2
+"$venv/bin/python" -m tests.services.gcs.setup >&2
 "$venv/bin/python" -m tests.services.spark.class_archive >&2
 
 # The page is tested in Debian's browser; no other can be had from the package registries.

@@ -131,6 +131,15 @@ S3A: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("s3") / "jars.txt")
 # What opens abfss:// for Spark.
 ABFS: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("azure") / "jars.txt")
 
+# What opens gs:// for Spark: the last release with all that it needs in one jar.
+CLOUD_STORAGE = Artifact(
+    "com.google.cloud.bigdataoss",
+    "gcs-connector",
+    "hadoop3-2.2.26",
+    "cbaa2773283c2237f933f48deb77a6f912619e367b26efe186aee74f4b35d89c",
+    "-shaded.jar",
+)
+
 
 def cache_folder() -> Path:
     """The one folder below which everything that was downloaded lives; it may not exist yet."""

@@ -1,22 +1,29 @@
-"""A proxy before an HTTP server that lets planned requests fail, be late or lose their answer."""
+"""A proxy before an HTTP server that lets planned requests fail, be late or lose their answer.
+
+pyarrow holds Python's lock while it asks Cloud Storage for the size of a file. A proxy in the same process could not answer then: it runs in
+another one, which `RemoteGate` has plan the faults.
+"""
 
 from __future__ import annotations
 
 import http.client
+import json
 import re
 import socket
 import struct
 import threading
 import time
-from dataclasses import dataclass, replace
+import urllib.request
+from dataclasses import asdict, dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from tests.services.processes import LOOPBACK
 
 Answer: TypeAlias = tuple[int, list[tuple[str, str]], bytes]
 """Status, headers and body."""
 _HELD_SECONDS = 120.0
+_CONTROL = "/-/"
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host", "accept-encoding"}
 
 
@@ -51,6 +58,56 @@ class Request:
     path: str
     headers: list[tuple[str, str]]
     content: bytes
+
+
+class Gate(Protocol):
+    """What tests ask of a proxy, in this process or in another one."""
+
+    @property
+    def held(self) -> int:
+        """How many requests wait for `release`."""
+
+    def plan(self, *faults: Fault) -> None:
+        """Have the next requests that match meet these."""
+
+    def clear(self) -> None:
+        """Forget faults and past requests."""
+
+    def release(self) -> None:
+        """Have requests that are held go on."""
+
+
+class RemoteGate:
+    """A proxy in another process; see `Gate`."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    @property
+    def held(self) -> int:
+        """See `Gate.held`."""
+        return int(self._ask("held"))
+
+    def plan(self, *faults: Fault) -> None:
+        """See `Gate.plan`."""
+        self._ask("plan", [asdict(fault) for fault in faults])
+
+    def clear(self) -> None:
+        """See `Gate.clear`."""
+        self._ask("clear")
+
+    def release(self) -> None:
+        """See `Gate.release`."""
+        self._ask("release")
+
+    def set(self, name: str, value: object) -> None:
+        """Give an attribute of the proxy another value."""
+        self._ask("set", [name, value])
+
+    def _ask(self, what: str, content: object = None) -> Any:
+        request = urllib.request.Request(f"http://{self._address}{_CONTROL}{what}", json.dumps(content).encode())
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
 
 
 class HttpGate:
@@ -133,7 +190,12 @@ class HttpGate:
             server.close()
 
     def _handle(self, handler: _Handler) -> None:
-        content = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        content = _content(handler)
+        if content is None:
+            return
+        if handler.path.startswith(_CONTROL):
+            _send(handler, self._controlled(handler.path.removeprefix(_CONTROL), json.loads(content)))
+            return
         request = Request(handler.command, handler.path, _passed_on(handler.headers.items()), content)
         fault = self._next_fault(request)
         time.sleep(fault.seconds)
@@ -147,6 +209,18 @@ class HttpGate:
             _reset(handler)
         else:
             _send(handler, answer)
+
+    def _controlled(self, what: str, content: Any) -> Answer:
+        """What a `RemoteGate` asks for."""
+        if what == "plan":
+            self.plan(*(Fault(**fault) for fault in content))
+        elif what == "set":
+            setattr(self, *content)
+        elif what == "clear":
+            self.clear()
+        elif what == "release":
+            self.release()
+        return 200, [], str(self.held).encode()
 
     def _next_fault(self, request: Request) -> Fault:
         name = self.named(request)
@@ -173,6 +247,21 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
+
+
+def _content(handler: _Handler) -> bytes | None:
+    """What the client sends; None where it has gone before the end, as a process that was killed."""
+    if handler.headers.get("Transfer-Encoding", "").lower() != "chunked":
+        length = int(handler.headers.get("Content-Length") or 0)
+        content = handler.rfile.read(length)
+        return content if len(content) == length else None
+    parts = []
+    while size := int(handler.rfile.readline().split(b";")[0], 16):
+        parts.append(handler.rfile.read(size))
+        handler.rfile.readline()
+    while handler.rfile.readline().strip():
+        pass
+    return b"".join(parts)
 
 
 def _passed_on(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from replicator_sdk.discovery.assessment import (
 )
 from replicator_sdk.schema import Column, TableSchema
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.location import absolute, is_on_azure, is_on_disk, is_on_s3
+from replicator_target_delta.location import absolute, is_on_azure, is_on_cloud_storage, is_on_disk, is_on_s3
 from replicator_target_delta.schema.types import spark_type
 
 _NOTES: dict[DataType, str] = {
@@ -51,18 +51,35 @@ _NO_ADLFS = Finding(
     "install it: `pip install 'replicator[azure]'`",
     code="RPL-3409",
 )
-_RENAME = "a rename takes no other file's place"
-_RULES = {
-    "gs": "Google's connector for Hadoop creates a version only where there is none",
-    "hdfs": _RENAME,
-    "viewfs": _RENAME,
-}
-"""What Delta's log stores rely on for a commit."""
+_ON_CLOUD_STORAGE = Finding(
+    "commits_on_cloud_storage",
+    Severity.INFO,
+    "commits to Cloud Storage are written by gcsfs, with a condition (`ifGenerationMatch`)",
+    "gcsfs, pyarrow and Spark each need credentials; a zonal bucket is refused before the first commit; other programs that write to the tables must write conditionally too",
+    "let no program without conditional writes write to the tables; try the store with a small table first",
+    code="RPL-3409",
+)
+_NO_GCSFS = Finding(
+    "commits_on_cloud_storage",
+    Severity.ERROR,
+    "gcsfs, by which commits to Cloud Storage are written, is not installed",
+    "no table can be created",
+    "install it: `pip install 'replicator[gcs]'`",
+    code="RPL-3409",
+)
+_NOT_TRIED = frozenset({"hdfs", "viewfs"})
 
 
-def _elsewhere(scheme: str) -> Finding:
-    """What is to be known of a store that is neither a disk nor S3 nor Azure."""
-    if scheme not in _RULES:
+def _elsewhere(root: str) -> Finding:
+    """What is to be known of a store that is no disk."""
+    if is_on_s3(root):
+        return _ON_S3
+    if is_on_azure(root):
+        return _ON_AZURE if find_spec("adlfs") else _NO_ADLFS
+    if is_on_cloud_storage(root):
+        return _ON_CLOUD_STORAGE if find_spec("gcsfs") else _NO_GCSFS
+    scheme = root.split("://", 1)[0]
+    if scheme not in _NOT_TRIED:
         return Finding(
             "path_not_opened",
             Severity.ERROR,
@@ -74,7 +91,7 @@ def _elsewhere(scheme: str) -> Finding:
     return Finding(
         "commits_not_tried",
         Severity.WARNING,
-        f"that two runs cannot overwrite each other's commits on {scheme}:// is Delta's own promise ({_RULES[scheme]}), which no test of the replicator shows",
+        f"that two runs cannot overwrite each other's commits on {scheme}:// is Delta's own promise (a rename takes no other file's place), which no test of the replicator shows",
         "where the store does not keep it, a run that was taken for dead and goes on can overwrite a commit of the run that replaced it",
         "end a run for certain before you start another one on another machine; try the store with a small table first",
     )
@@ -89,12 +106,8 @@ class DeltaAssessor(TableAssessor):
     def assess(self) -> Assessment:
         """Whether the folder can be written, as far as that can be seen without writing."""
         root = absolute(self._config.path)
-        if is_on_s3(root):
-            return Assessment((_ON_S3,))
-        if is_on_azure(root):
-            return Assessment((_ON_AZURE if find_spec("adlfs") else _NO_ADLFS,))
         if not is_on_disk(root):
-            return Assessment((_elsewhere(root.split("://", 1)[0]),))
+            return Assessment((_elsewhere(root),))
         nearest = Path(root)
         while not nearest.exists():
             nearest = nearest.parent

@@ -50,13 +50,18 @@ def is_on_disk(path: str) -> bool:
 
 
 def is_on_object_store(path: str) -> bool:
-    """Whether `path` is in a bucket of S3 or in a container of Azure."""
-    return is_on_s3(path) or is_on_azure(path)
+    """Whether `path` is in a bucket of S3 or of Cloud Storage, or in a container of Azure."""
+    return is_on_s3(path) or is_on_azure(path) or is_on_cloud_storage(path)
 
 
 def is_on_azure(path: str) -> bool:
     """Whether `path` is in a container of Azure."""
     return path.startswith(("abfs://", "abfss://"))
+
+
+def is_on_cloud_storage(path: str) -> bool:
+    """Whether `path` is in a bucket of Google Cloud Storage."""
+    return path.startswith("gs://")
 
 
 def is_on_s3(path: str) -> bool:

@@ -15,7 +15,14 @@ from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer, TableReader
 from replicator_target_delta.assessment import DeltaAssessor
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.location import absolute, is_on_disk, is_on_object_store, is_on_s3, table_path
+from replicator_target_delta.location import (
+    absolute,
+    is_on_cloud_storage,
+    is_on_disk,
+    is_on_object_store,
+    is_on_s3,
+    table_path,
+)
 
 # Both are named because jars from the local cache come without what they depend on.
 DELTA_PACKAGES: Final = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
@@ -43,7 +50,7 @@ def session_settings(cores: int, path: str) -> dict[str, str]:
         **(_ON_DISK if is_on_disk(absolute(path)) else {}),
         **(_ON_OBJECT_STORE if is_on_object_store(absolute(path)) else {}),
         **(_ON_S3 if is_on_s3(absolute(path)) else {}),
-        **(_ON_CLOUD_STORAGE if path.startswith("gs://") else {}),
+        **(_ON_CLOUD_STORAGE if is_on_cloud_storage(absolute(path)) else {}),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Defaults are for clusters: 50 partitions to read a log of a few kilobytes.

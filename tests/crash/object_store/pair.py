@@ -1,4 +1,4 @@
-"""A SQLite database and its replicator, whose state and tables are in a bucket of the S3 server."""
+"""A SQLite database and its replicator, whose state and tables are on an object store."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from tests.crash.object_store.stores import Store
 from tests.crash.one_process import OneProcess
 from tests.crash.sqlite.database import TABLES, Database
 from tests.end_to_end.comparison import table_rows
-from tests.services.s3.server import S3Server
-from tests.services.s3.spark import s3a_settings
 from tests.services.spark.session import SMALL
 
 
@@ -26,15 +25,13 @@ class StoredPair:
     """A database and its replicator; `source` and `copy` of three runs at once.
 
     Attributes:
-        server: Where the bucket is.
-        bucket: With state and tables.
+        store: With state and tables.
         database: The source.
         process: Where runs end by themselves.
         other: Where runs are killed or stopped.
     """
 
-    server: S3Server
-    bucket: str
+    store: Store
     database: Database
     process: OneProcess
     other: OneProcess
@@ -44,15 +41,15 @@ class StoredPair:
     def document(self) -> Mapping[str, Any]:
         """The pipeline JSON."""
         source = {"name": "sqlite", "type": "cdcSource", "properties": {"path": str(self.database.path)}}
-        target = {"name": "delta", "type": "cdcTarget", "properties": {"path": f"s3://{self.bucket}/lake"}}
+        target = {"name": "delta", "type": "cdcTarget", "properties": {"path": f"{self.store.root}/lake"}}
         return {
             "name": "shop",
-            "offsetBasePath": f"s3://{self.bucket}/state",
+            "offsetBasePath": f"{self.store.root}/state",
             "stages": [{"name": "source", "plugin": source}, {"name": "target", "plugin": target}],
             "connections": [{"from": "source", "to": "target"}],
             "batch": {"maxIntervalSeconds": 0.1},
             "retries": {"maxDurationSeconds": 60, "delaySeconds": 0.2},
-            "spark": {"master": "local[2]", "conf": {**SMALL, **s3a_settings(self.server.endpoint)}},
+            "spark": {"master": "local[2]", "conf": {**SMALL, **self.store.spark}},
         }
 
     def change_rows(self) -> None:
@@ -61,14 +58,22 @@ class StoredPair:
             self.database.change(self.chance)
 
     def change_structure(self) -> None:
-        """Another column, or another name of it."""
-        cycle, kind = divmod(self._structures, 2)
+        """Another column, another name of it, or a table that is dropped and created again."""
+        cycle, kind = divmod(self._structures, 3)
         self._structures += 1
         statements = (
             f"ALTER TABLE customer ADD COLUMN later_{cycle} TEXT DEFAULT 'later'",
             f"ALTER TABLE customer RENAME COLUMN later_{cycle} TO latest_{cycle}",
         )
-        self.database.run(statements[kind])
+        if kind < len(statements):
+            self.database.run(statements[kind])
+        else:
+            self.create_again()
+
+    def create_again(self) -> None:
+        """A table that is dropped and created again, with other rows."""
+        self.database.run("DROP TABLE note", "CREATE TABLE note (text TEXT)")
+        self.database.run("INSERT INTO note VALUES ('again'), ('again')")
 
     def kill_at(self, point: str) -> None:
         """A run that dies at `point`."""
@@ -95,7 +100,8 @@ class StoredPair:
 
     def _copy(self, table: str) -> Counter[tuple[Any, ...]]:
         try:
-            opened = DeltaTable(f"s3://{self.bucket}/lake/main/{table}", storage_options=self.server.reader)
+            address = f"{self.store.readable}/lake/main/{table}"
+            opened = DeltaTable(address, storage_options=dict(self.store.options))
         except TableNotFoundError:
             return Counter()
         there = {column.name for column in opened.schema().fields}
@@ -104,9 +110,9 @@ class StoredPair:
 
 
 @contextmanager
-def stored_pair(server: S3Server, bucket: str, folder: Path) -> Iterator[StoredPair]:
-    """A new database, whose replicator finds nothing in the bucket."""
+def stored_pair(store: Store, folder: Path) -> Iterator[StoredPair]:
+    """A new database, whose replicator finds nothing on the store."""
     database = Database(folder / "source.db")
     database.create()
     with OneProcess(folder / "process") as process, OneProcess(folder / "other") as other:
-        yield StoredPair(server, bucket, database, process, other)
+        yield StoredPair(store, database, process, other)

@@ -18,11 +18,15 @@ _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOt
 
 
 class AzureServer(HttpGate):
-    """Azurite and its gate, running."""
+    """Azurite and its gate, running.
+
+    Attributes:
+        port: Azurite's own, without the gate.
+    """
 
     def __init__(self, port: int, process: subprocess.Popen[bytes]) -> None:
         super().__init__(port)
-        self._process = process
+        self.port, self._process = port, process
 
     @property
     def environment(self) -> dict[str, str]:
@@ -64,11 +68,11 @@ def spark_settings(server: AzureServer) -> dict[str, str]:
 
 
 def reader(server: AzureServer) -> dict[str, str]:
-    """Options with which deltalake reads tables there."""
+    """Options with which deltalake reads tables there, past the gate: it holds Python's lock meanwhile."""
     return {
         "azure_storage_account_name": ACCOUNT,
         "azure_storage_account_key": _KEY,
-        "azure_storage_endpoint": f"http://{server.address}/{ACCOUNT}",
+        "azure_storage_endpoint": f"http://{LOOPBACK}:{server.port}/{ACCOUNT}",
         "azure_allow_http": "true",
     }
 

@@ -1,1 +1,1 @@
-"""A Cloud Storage server with conditional creation and planned faults."""
+"""A Cloud Storage server with conditional creation of every form of upload, and planned faults."""

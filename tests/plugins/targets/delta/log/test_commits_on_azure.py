@@ -15,7 +15,7 @@ from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
 from replicator_target_delta.files.azure import open_azure
 from replicator_target_delta.files.storage import Storage
-from replicator_target_delta.log import commit_files as module
+from replicator_target_delta.log import client_files as module
 from replicator_target_delta.log.commit_files import commit_files
 from replicator_target_delta.plugin import session_settings
 
@@ -43,7 +43,19 @@ def test_a_commit_that_reaches_azure_late_leaves_the_newer_runs_commit_in_place(
 
 
 def test_refused_lost_and_slow_writes_to_azure_leave_one_commit_each(found: dict[str, Any]) -> None:
-    assert found["faults"] == 4
+    assert found["faults"] == [1, 2, 3, 4, 5]
+
+
+def test_of_writers_of_one_version_at_once_one_has_written_it(found: dict[str, Any]) -> None:
+    assert found["race"] == [[1, True]] * 10
+
+
+def test_credentials_that_expire_during_a_commit_leave_none_and_the_next_has_its_version(found: dict[str, Any]) -> None:
+    assert found["expired"] == ["RPL-3403", 1, {"n": 2}]
+
+
+def test_a_table_that_is_deleted_and_created_again_on_azure_begins_at_version_0(found: dict[str, Any]) -> None:
+    assert found["again"] == [2, 0, {"by": "first"}, True]
 
 
 def test_files_of_a_table_on_azure_are_found_read_and_deleted(found: dict[str, Any]) -> None:
