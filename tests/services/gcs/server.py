@@ -143,7 +143,7 @@ def start() -> GcsServer:
 
 
 def _service_account(folder: Path) -> Path:
-    """A file with the key of an account, which signs and asks nobody."""
+    """A file with the key of an account, which signs without asking Google."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     account = {

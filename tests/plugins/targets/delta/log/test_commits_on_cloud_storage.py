@@ -153,7 +153,7 @@ def test_what_gcsfs_raises_says_what_to_do_and_shows_no_token(
 
 def test_without_gcsfs_the_next_step_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gcsfs", None)
-    monkeypatch.setattr(importlib.import_module("fsspec.registry"), "_registry", {})
+    monkeypatch.delitem(importlib.import_module("fsspec.registry").__dict__["_registry"], "gs", raising=False)
     with pytest.raises(NeedsUserError, match="RPL-3409") as caught:
         commit_files(None, "gs://b/t")  # type: ignore[arg-type]
     assert "pip install 'replicator[gcs]'" in str(caught.value.hint)
