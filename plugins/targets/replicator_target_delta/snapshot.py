@@ -17,6 +17,7 @@ from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import TableProgress
+from replicator_sdk.timeline import step, timed
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.files.data_file import write_data_file
 from replicator_target_delta.files.live_files import DataFile
@@ -55,15 +56,20 @@ class ChunkLoad:
         made: list[dict[str, Any]] = []
         buffer: list[pa.Table] = []
         size = 0
-        for batch in self.read(chunk):
-            buffer.append(encode_rows(batch, self.layout, stamper.snapshot(batch.num_rows)))
+        for batch in timed("chunk.read", self.read(chunk)):
+            with step("chunk.encode"):
+                buffer.append(encode_rows(batch, self.layout, stamper.snapshot(batch.num_rows)))
             size += buffer[-1].nbytes
             if size >= self.target_bytes:
-                made.append(write_data_file(storage, pa.concat_tables(buffer), self.snapshot_id))
+                made.append(self._write(storage, buffer))
                 buffer, size = [], 0
         if size or any(part.num_rows for part in buffer):
-            made.append(write_data_file(storage, pa.concat_tables(buffer), self.snapshot_id))
+            made.append(self._write(storage, buffer))
         return made
+
+    def _write(self, storage: Storage, buffer: list[pa.Table]) -> dict[str, Any]:
+        with step("chunk.write"):
+            return write_data_file(storage, pa.concat_tables(buffer), self.snapshot_id)
 
 
 class TableSnapshotLoad:

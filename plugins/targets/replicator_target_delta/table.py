@@ -14,6 +14,7 @@ from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import TableProgress
+from replicator_sdk.timeline import step
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.location import table_path
@@ -118,7 +119,8 @@ class TargetTable:
         return attempt
 
     def _begin_checked(self, former: TableId | None = None) -> Attempt:
-        transaction = self.log.begin()
+        with step("table.read_log"):
+            transaction = self.log.begin()
         state = transaction.state
         if state.version < 0:
             return Attempt(transaction, None)
@@ -154,16 +156,17 @@ class TargetTable:
         record = self.ownership.record(progress, attempt.record, dropped=dropped)
         failpoint("delta.commit.before")
         try:
-            attempt.transaction.commit(
-                record.to_json(),
-                writer=self.ownership.owner,
-                add=add,
-                remove=remove,
-                metadata=metadata,
-                note=progress.batch if data_change else "compacted",
-                data_change=data_change,
-                unmatched=unmatched,
-            )
+            with step("table.commit"):
+                attempt.transaction.commit(
+                    record.to_json(),
+                    writer=self.ownership.owner,
+                    add=add,
+                    remove=remove,
+                    metadata=metadata,
+                    note=progress.batch if data_change else "compacted",
+                    data_change=data_change,
+                    unmatched=unmatched,
+                )
         except ReplicatorError:
             self.log.forget()
             if self._begin_checked().progress != progress:

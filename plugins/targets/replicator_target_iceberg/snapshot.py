@@ -14,6 +14,7 @@ from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import TableProgress
+from replicator_sdk.timeline import timed
 from replicator_target_iceberg.apply.history import snapshot_rows
 from replicator_target_iceberg.apply.keyed import choosing_column
 from replicator_target_iceberg.config import IcebergConfig, Mode
@@ -58,7 +59,7 @@ class ChunkLoad:
         """The chunk's files; nothing is seen of them before they are committed."""
         storage, encode = Storage(self.root), snapshot_rows if self.is_history else encode_rows
         with FileWriter(storage, self.target_bytes, self.form, self.chosen_by) as writer:
-            for batch in self.read(chunk):
+            for batch in timed("chunk.read", self.read(chunk)):
                 if batch.num_rows:
                     writer.add(encode(batch, self.layout))
             return writer.finish()

@@ -18,6 +18,7 @@ from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import TableProgress
+from replicator_sdk.timeline import step
 from replicator_target_iceberg.arrangement.definition import described, new_partitioning, new_sorting
 from replicator_target_iceberg.config import CatalogType, IcebergConfig
 from replicator_target_iceberg.files.live_files import LiveFile, LiveFiles, parse_task
@@ -224,7 +225,7 @@ class TargetTable:
             raise
         failpoint("iceberg.commit.before")
         try:
-            with self.turn(storage):
+            with step("table.commit"), self.turn(storage):
                 change.publish()
         except RetryableError as error:
             self.forget()

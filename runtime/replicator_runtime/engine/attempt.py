@@ -42,6 +42,7 @@ from replicator_sdk import (
     SnapshotLoader,
     TableSchema,
 )
+from replicator_sdk.timeline import step, waiting
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
@@ -95,7 +96,8 @@ class Attempt:
             forget_old_schemas(self._run, self._lifecycle.records.values())
             self._lifecycle.takes_snapshots = takes_snapshots(self._run, self._definition({}))
             check_source(self._run.config.ddl_policies, takes_snapshots=self._lifecycle.takes_snapshots)
-            records = discover(self._lifecycle)
+            with step("source.discover"):
+                records = discover(self._lifecycle)
             if self._snapshots.begin_attempt() and len(records) < self._selected():
                 raise Rejoin  # a table that is gone was copied until now: only another discovery finds that it is gone
             self._lifecycle.begin_attempt(records)
@@ -104,7 +106,8 @@ class Attempt:
             consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
             self._exit.callback(consumer.stop)
             self._lifecycle.takes_lanes = isinstance(consumer, BatchConsumer)
-            consumer.start()
+            with step("target.start"):
+                consumer.start()
             self._run.archive.begin_attempt(consumer)
             self._consumer = self._run.archive.wrapped(consumer)
             finish_renames(self._lifecycle, self._consumer)
@@ -160,9 +163,11 @@ class Attempt:
     # --- sources whose snapshots the engine coordinates
 
     def _with_snapshots(self, records: list[TableRecord]) -> None:
-        prepare_log(self._lifecycle, self._definition({}), self._working(records))
+        with step("source.prepare"):
+            prepare_log(self._lifecycle, self._definition({}), self._working(records))
         gone = gone_tables(self._lifecycle)
-        watermarks = find_watermarks(self._lifecycle, self._consumer, [*records, *gone])
+        with step("target.progress"):
+            watermarks = find_watermarks(self._lifecycle, self._consumer, [*records, *gone])
         loads = isinstance(self._consumer, SnapshotLoader)
         snapshots = self._snapshots if loads else self._snapshots_by_row()
         open_lanes(self._lifecycle, self._consumer, self._lanes, watermarks)
@@ -193,7 +198,8 @@ class Attempt:
         late = [r for r in self._lifecycle.records.values() if r.needs_snapshot or r.copying]
         self._run.progress.set_phase("snapshot")
         waiting_since = time.monotonic()
-        self._wait_for(snapshots)
+        with waiting("copies.wait"):
+            self._wait_for(snapshots)
         self._began += time.monotonic() - waiting_since  # a later attempt does not repeat the copies
         copied = {r.table: copied_watermark(r.snapshot) for r in late if r.snapshot is not None and r.snapshot.done}
         if copied and isinstance(self._consumer, SnapshotLoader):
@@ -246,7 +252,8 @@ class Attempt:
             return False
         self._exit.callback(source.close)
         self._lifecycle.reads_tables_alone = source.reads_tables_alone
-        start = source.initialize(self._run.saved_offset)
+        with step("source.connect"):
+            start = source.initialize(self._run.saved_offset)
         self._keep_start(start, records)
         create_tables(self._lifecycle, self._consumer, records, watermarks, start)
         if not source.reads_tables_alone:
@@ -271,7 +278,8 @@ class Attempt:
         stream = Stream(self._lifecycle, self._applier, schemas, watermarks, lanes, snapshots, maintenance, self._began)
         reader = self._source.create_reader(self._streamed(schemas), SourceContext(self._run), stream.emitter)
         self._exit.callback(reader.close)
-        start = reader.initialize(self._run.saved_offset)
+        with step("source.connect"):
+            start = reader.initialize(self._run.saved_offset)
         if own:
             self._keep_start(start, records)
             reader.capture(list(schemas.values()))

@@ -28,6 +28,7 @@ from replicator_runtime.spark.java import require_java
 from replicator_runtime.spark.pools import pool_settings
 from replicator_runtime.spark.scratch_folders import Scratch
 from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_sdk.timeline import step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +74,8 @@ def build_session(
     settings = session_settings(
         master=master, conf=conf, packages=packages, cores=cores, memory_mb=memory_mb, py_files=py_files
     )
-    session_type = _import_pyspark()
+    with step("spark.import"):
+        session_type = _import_pyspark()
     with _lock:
         if _exists():
             return _fitting(session_type.builder.getOrCreate(), settings)
@@ -228,8 +230,10 @@ def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]
         builder = builder.config(key, value)
     try:
         with _launched_with(settings):
-            start_gateway(settings)
-            session = builder.getOrCreate()
+            with step("spark.java"):
+                start_gateway(settings)
+            with step("spark.context"):
+                session = builder.getOrCreate()
     except Exception as error:
         _forget_context()
         _end_java()

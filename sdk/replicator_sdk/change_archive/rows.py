@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 
 _GROUP_ROWS: Final = 65_536
 _FILE_BYTES: Final = 64 << 20
-_LETTERS: Final = pa.array(["", "c", "u", "d"])
-_LETTERS_OF_COPIES: Final = pa.array(["", "r", "u", "d"])
-_READ: Final = pa.array(["c", "r", "u", "d"])
-_CODES: Final = pa.array(
-    [DMLOperation.INSERT, DMLOperation.INSERT, DMLOperation.UPDATE, DMLOperation.DELETE], pa.int8()
-)
+_LETTERS: Final = ("", "c", "u", "d")
+_LETTERS_OF_COPIES: Final = ("", "r", "u", "d")
+_READ: Final = ("c", "r", "u", "d")
+_CODES: Final = (DMLOperation.INSERT, DMLOperation.INSERT, DMLOperation.UPDATE, DMLOperation.DELETE)
 SCHEMA_KEY: Final = b"replicator.schema"
 """The key under which a file's metadata has the table's schema, as `TableSchema.to_json` writes it."""
 
@@ -56,7 +54,7 @@ def rows_of_changes(batch: ChangeBatch, position: str) -> pa.RecordBatch:
         position: Where the table is after all changes that the target got with them.
     """
     schema, rows = batch.schema, len(batch)
-    letters = _LETTERS_OF_COPIES if batch.is_snapshot else _LETTERS
+    letters = pa.array(_LETTERS_OF_COPIES if batch.is_snapshot else _LETTERS)
     is_delete = pc.equal(batch.op, int(DMLOperation.DELETE))
     fields = list(schema.struct)
     after = pa.StructArray.from_arrays(batch.row.flatten(), fields=fields, mask=pc.fill_null(is_delete, True))
@@ -107,7 +105,7 @@ def changes_of_rows(schema: TableSchema, rows: pa.RecordBatch, ordinal: int, *, 
     unchanged = {} if flags.null_count == len(flags) else _unchanged(schema, flags)
     return ChangeBatch(
         schema,
-        _CODES.take(pc.index_in(rows.column("operation"), _READ)),
+        pa.array(_CODES, pa.int8()).take(pc.index_in(rows.column("operation"), pa.array(_READ))),
         struct_of(schema, rows.column("after")),
         None if before.null_count == len(before) else struct_of(schema, before, pc.is_null(before)),
         np.arange(ordinal, ordinal + len(before), dtype=np.int64),

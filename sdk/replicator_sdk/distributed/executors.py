@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from replicator_sdk.distributed.stopping import jobs_until_stopped, never
 from replicator_sdk.errors import ReplicatorError, RetryableError
+from replicator_sdk.timeline import Step, end_recording, record, recording, step, waiting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,16 +85,20 @@ def run_on_executors(
         return []
     context = spark.sparkContext
     try:
-        with jobs_until_stopped(context, is_stopping):
-            outcomes: list[Any] = context.parallelize(list(tasks), len(tasks)).map(_Guarded(work)).collect()
+        with jobs_until_stopped(context, is_stopping), waiting("executors.wait"):
+            guarded = _Guarded(work, records=recording() is not None)
+            done: list[Any] = context.parallelize(list(tasks), len(tasks)).map(guarded).collect()
     except RetryableError:
         raise
     except Exception as err:
         raise _failed("on Spark's executors", _cause(err)) from err
-    for outcome in outcomes:
+    timeline = recording()
+    for outcome, steps in done:
+        if timeline is not None:
+            timeline.add(steps)
         if isinstance(outcome, ReplicatorError):
             raise outcome
-    return outcomes
+    return [outcome for outcome, _ in done]
 
 
 def run_large_work_on_executors(
@@ -120,16 +125,22 @@ def _failed(where: str, cause: str) -> RetryableError:
 
 
 class _Guarded:
-    """Lets our own errors come back as values: Spark keeps only the text of what a task raises."""
+    """Lets our own errors come back as values, since Spark keeps only the text of what a task raises; and the steps of the task."""
 
-    def __init__(self, work: Callable[[Any], Any]) -> None:
-        self._work = work
+    def __init__(self, work: Callable[[Any], Any], *, records: bool) -> None:
+        self._work, self._records = work, records
 
-    def __call__(self, task: Any) -> Any:
+    def __call__(self, task: Any) -> tuple[Any, list[Step]]:
+        timeline = record() if self._records else None
         try:
-            return self._work(task)
+            with step("executor.task"):
+                outcome = self._work(task)
         except ReplicatorError as err:
-            return err
+            outcome = err
+        finally:
+            if self._records:
+                end_recording()
+        return outcome, [] if timeline is None else timeline.steps
 
 
 def _cause(err: Exception) -> str:

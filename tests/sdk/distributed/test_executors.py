@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ from replicator_sdk import run_on_executors
 from replicator_sdk.distributed import stopping
 from replicator_sdk.distributed.executors import run_large_work_on_executors
 from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_sdk.timeline import end_recording, record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +53,24 @@ def test_any_other_error_is_reported_by_its_kind_alone(spark: SparkSession) -> N
         run_on_executors(spark, work, [0])
     assert err.value.code == "RPL-4405"
     assert "secret" not in str(err.value)
+
+
+def test_steps_of_tasks_come_back_while_steps_are_recorded(spark: SparkSession) -> None:
+    def work(task: int) -> int:
+        from replicator_sdk.timeline import step
+
+        with step("chunk.read", f"chunk {task}"):
+            return task
+
+    recorded = record()
+    try:
+        assert run_on_executors(spark, work, range(3)) == [0, 1, 2]
+    finally:
+        end_recording()
+    assert {one.about for one in recorded.steps if one.name == "chunk.read"} == {"chunk 0", "chunk 1", "chunk 2"}
+    assert os.getpid() not in {one.process for one in recorded.steps if one.name == "executor.task"}
+    assert [one.name for one in recorded.steps if one.is_wait] == ["executors.wait"]
+    assert run_on_executors(spark, work, range(3)) == [0, 1, 2]
 
 
 def test_without_tasks_spark_is_not_asked() -> None:

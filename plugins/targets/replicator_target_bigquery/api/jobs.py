@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replicator_sdk.context import Metrics
 from replicator_sdk.errors import RetryableError
 from replicator_sdk.schema import TableId
+from replicator_sdk.timeline import waiting
 from replicator_target_bigquery.api.diagnosis import failed_job, is_passing
 from replicator_target_bigquery.api.first_answer import Service
 from replicator_target_bigquery.api.retry import RetryPolicy
@@ -158,7 +159,8 @@ class Jobs:
                 sql, job_config=config, job_id=job_id, retry=None, job_retry=None, timeout=_REQUEST_SECONDS
             )
 
-        job = self._settle(base, begin, what, table)
+        with waiting("job.wait", what):
+            job = self._settle(base, begin, what, table)
         # The rows are read by separate requests.
         found: list[Any] = self.request(what, table, lambda: list(job.result(retry=None, timeout=_REQUEST_SECONDS)))
         return found
@@ -176,7 +178,8 @@ class Jobs:
             self._count(job, table)
             return rows
 
-        return list(self.request(what, table, once))
+        with waiting("job.wait", what):
+            return list(self.request(what, table, once))
 
     def load(
         self, name: str, uris: list[str], into: str, config: bigquery.LoadJobConfig, what: str, table: TableId
@@ -189,7 +192,8 @@ class Jobs:
                 uris, into, job_id=job_id, job_config=config, retry=None, timeout=_REQUEST_SECONDS
             )
 
-        done: bigquery.LoadJob = self._settle(name, begin, what, table)
+        with waiting("job.wait", what):
+            done: bigquery.LoadJob = self._settle(name, begin, what, table)
         return done
 
     def use_up(self, name: str, what: str, table: TableId) -> bigquery.LoadJob | None:

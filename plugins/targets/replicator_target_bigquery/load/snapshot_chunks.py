@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
+from replicator_sdk.timeline import timed
 from replicator_target_bigquery.api.clients import storage_client
 from replicator_target_bigquery.api.retry import RetryPolicy
 from replicator_target_bigquery.load.uploads import FILE_BYTES, Files, Folder
@@ -44,7 +45,7 @@ class ChunkRows:
         names = column_names(self.schema, self.layout.config.metadata_columns)
         encoding = self.layout.encoding(self.schema.table, self.fields)
         for chunk in chunks:
-            for batch in self.read(chunk):
+            for batch in timed("chunk.read", self.read(chunk)):
                 yield in_order(pa.table(self._columns(batch, names, encoding)), self.fields)
 
     def _columns(self, batch: pa.RecordBatch, names: dict[str, str], encoding: RowEncoding) -> dict[str, pa.Array]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,9 +16,11 @@ from replicator_runtime.observability.next_steps import Subject, completed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from replicator_runtime.config import PipelineConfig
+    from replicator_runtime.config import Pipeline, PipelineConfig
     from replicator_runtime.engine.worker import RunResult
     from replicator_runtime.execution import Execution
+    from replicator_runtime.exposition.shown import Exposition
+    from replicator_runtime.timings.timings import Timings
 
 REFRESH_SECONDS = 0.25
 
@@ -108,6 +112,18 @@ MetricsTableLimit = Annotated[
     int | None,
     typer.Option(min=1, help="So many tables have series of their own; 1000 when left out.", show_default=False),
 ]
+ShowTimings = Annotated[
+    bool, typer.Option("--timings", help="Say at the end where the time went: each step, and what was waited for.")
+]
+TimingsFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.json",
+        dir_okay=False,
+        help="As --timings, and write each step to this file, as trace events for ui.perfetto.dev.",
+        show_default=False,
+    ),
+]
 
 
 def run(
@@ -117,6 +133,8 @@ def run(
     metrics_textfile: MetricsTextfile = None,
     metrics_otlp: MetricsOtlp = None,
     metrics_table_limit: MetricsTableLimit = None,
+    timings: ShowTimings = False,
+    timings_file: TimingsFile = None,
     log_level: Level = LogLevel.WARNING,
     log_format: Format = LogFormat.CONSOLE,
     as_json: AsJson = False,
@@ -128,33 +146,68 @@ def run(
     Progress and logs go to standard error. Example: replicator run pipeline.json --until-current
     """
     with Report("run", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
+        from replicator_runtime.observability.logs import configure_logging
+        from replicator_sdk.timeline import step
+
+        given = {"address": metrics_address, "textfile": metrics_textfile, "otlp": metrics_otlp}
+        with _timings(report, shown=timings, trace_file=timings_file) as timed:
+            with step("pipeline.load"):
+                loaded, metrics = _loaded(pipeline, {**given, "table_limit": metrics_table_limit})
+            exit_code = _replicate(
+                report, loaded, metrics, until_current, lambda: configure_logging(log_level.value, log_format.value)
+            )
+        if timed is not None:
+            report.data["timings"] = timed.data
+    if exit_code:
+        raise typer.Exit(exit_code)
+
+
+def _timings(
+    report: Report, *, shown: bool, trace_file: Path | None
+) -> AbstractContextManager[Timings] | AbstractContextManager[None]:
+    if not shown and trace_file is None:
+        return nullcontext()
+    from replicator_runtime.timings.timings import Timings
+
+    return Timings(trace_file, report.note, report.warn)
+
+
+def _loaded(pipeline: Path, given: Mapping[str, object]) -> tuple[Pipeline, Exposition]:
+    """The pipeline of a file, and its metrics with what the command says of them."""
+    from replicator_runtime.config import load_pipeline
+    from replicator_runtime.exposition.shown import Exposition
+
+    loaded = load_pipeline(pipeline)
+    return loaded, Exposition(_with_options(loaded.config, given))
+
+
+def _replicate(
+    report: Report, loaded: Pipeline, metrics: Exposition, until_current: bool, configure_logging: Callable[[], None]
+) -> int:
+    """Run until the end, and report it; returns the exit code of a stop by a signal, else 0."""
+    from replicator_sdk.timeline import step
+
+    with step("engine.import"):
         from replicator_runtime.cli.display import open_display
         from replicator_runtime.cli.stop_signals import StopSignals
-        from replicator_runtime.config import load_pipeline
         from replicator_runtime.execution import Execution
-        from replicator_runtime.exposition.shown import Exposition
-        from replicator_runtime.observability.logs import configure_logging
 
-        loaded = load_pipeline(pipeline)
-        given = {"address": metrics_address, "textfile": metrics_textfile, "otlp": metrics_otlp}
-        metrics = Exposition(_with_options(loaded.config, {**given, "table_limit": metrics_table_limit}))
-        execution = Execution(loaded, until_current=until_current, began=metrics.began)
-        with StopSignals(execution.stop, say) as signals:
-            display = open_display()
-            configure_logging(log_level.value, log_format.value)
-            try:
-                with metrics.shown(execution.progress):
-                    for address in metrics.addresses:
-                        say(f"metrics at {address}")
-                    execution.start()
-                    while not execution.wait(REFRESH_SECONDS):
-                        display.update(execution.progress.snapshot())
-            finally:
-                display.close(execution.progress.snapshot())
-            result = execution.result()
-        _report_end(report, execution, result)
-    if signals.exit_code:
-        raise typer.Exit(signals.exit_code)
+    execution = Execution(loaded, until_current=until_current, began=metrics.began)
+    with StopSignals(execution.stop, say) as signals:
+        display = open_display()
+        configure_logging()
+        try:
+            with metrics.shown(execution.progress):
+                for address in metrics.addresses:
+                    say(f"metrics at {address}")
+                execution.start()
+                while not execution.wait(REFRESH_SECONDS):
+                    display.update(execution.progress.snapshot())
+        finally:
+            display.close(execution.progress.snapshot())
+        result = execution.result()
+    _report_end(report, execution, result)
+    return signals.exit_code
 
 
 def _with_options(config: PipelineConfig, given: Mapping[str, object]) -> PipelineConfig:

@@ -18,6 +18,7 @@ from replicator_runtime.observability.logs import set_run
 from replicator_runtime.observability.metrics import MetricsRegistry
 from replicator_runtime.stored_forms import check_all
 from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError
+from replicator_sdk.timeline import step
 from replicator_state import ReplicatorDirectory, Retention
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def open_run(
     """
     run_id = uuid.uuid4().hex[:12]
     set_run(pipeline.config.name, run_id)
-    directory, lease = _acquired(pipeline, run_id, wait_seconds, deleting=deleting)
+    with step("state.open"):
+        directory, lease = _acquired(pipeline, run_id, wait_seconds, deleting=deleting)
     log_is_kept = keeping_log(directory.logs(lease), pipeline.config.logs, run_id)
     try:
         with nullcontext() if deleting else log_is_kept:

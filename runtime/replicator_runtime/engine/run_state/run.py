@@ -19,6 +19,7 @@ from replicator_runtime.engine.tables.archiving import NoArchive
 from replicator_runtime.engine.tables.table_store import TableStore
 from replicator_runtime.observability.metrics import FAILURES
 from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.timeline import step
 from replicator_state import SavedOffset
 
 if TYPE_CHECKING:
@@ -203,9 +204,10 @@ class Run:
                 return
             self.lease.check()
             began = time.monotonic()
-            self.totals.save()
-            failpoint("engine.offset.before_save")
-            self.offsets.save(SavedOffset(sequence_number, offset.fields(), datetime.now(UTC)))
+            with step("offset.save"):
+                self.totals.save()
+                failpoint("engine.offset.before_save")
+                self.offsets.save(SavedOffset(sequence_number, offset.fields(), datetime.now(UTC)))
             self.metrics.took("save", time.monotonic() - began)
             self.committed_offset = self.saved_offset
             self.saved_offset, self.saved_sequence = offset, sequence_number

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 import structlog
 
+from replicator_sdk.timeline import step, waiting
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -52,11 +54,12 @@ class SparkHandle:
 
     def session(self) -> SparkSession:
         """The session, started at the first call."""
-        with self._lock:
+        with waiting("spark.wait"), self._lock:
             if self._session is None:
                 from replicator_runtime.spark.session import build_session
 
-                self._session = build_session(self._pipeline.config.name, **spark_of(self._pipeline))
+                with step("spark.start"):
+                    self._session = build_session(self._pipeline.config.name, **spark_of(self._pipeline))
             return self._session
 
     @property
@@ -84,5 +87,6 @@ class SparkHandle:
             if self._session is not None:
                 from replicator_runtime.spark.session import stop_session
 
-                stop_session(self._session)
+                with step("spark.stop"):
+                    stop_session(self._session)
                 self._session = None

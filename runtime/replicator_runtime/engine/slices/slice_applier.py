@@ -10,6 +10,7 @@ from replicator_runtime.engine.maintenance.table_locks import Held
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
 from replicator_sdk import DMLOperation, Position, SliceChanges, SliceOutcome, TableTally
 from replicator_sdk.errors import ReplicatorError
+from replicator_sdk.timeline import step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,7 +75,8 @@ class SliceApplier:
             changes = self._changes(piece)
             with self._locks.hold(self._tables.watermarks, Held.ROWS):
                 began = time.monotonic()
-                outcome = self._outcome(changes)
+                with step("slice.apply"):
+                    outcome = self._outcome(changes)
                 self._run.metrics.took("apply", time.monotonic() - began)
             whole = sum(outcome.applied.values(), whole)
             self._landed(piece, outcome)

@@ -18,6 +18,7 @@ from replicator_runtime.engine.tables.table_store import NO_ROWS, SnapshotRecord
 from replicator_sdk import BatchConsumer, DDLEvent, DDLOperation, DMLEvent, DMLOperation, Position, SnapshotLoader
 from replicator_sdk.errors import BugError, DataError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.timeline import step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,7 +164,8 @@ class TableCopy:
     def _own_consumer(self, opened: ExitStack) -> EventConsumer:
         consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run, self._copy.stop))
         opened.callback(consumer.stop)
-        consumer.start()
+        with step("target.start", self._copy.record.table):
+            consumer.start()
         return self._run.archive.wrapped(consumer)
 
     def _open(self, opened: ExitStack) -> TableSnapshot:
@@ -173,7 +175,8 @@ class TableCopy:
         assert reader is not None, "asked when the attempt began"
         opened.callback(reader.close)
         kept = record.snapshot if record.snapshot is not None and record.snapshot.where == self._where else None
-        return reader.open(record.schema, kept.chunks if kept is not None else ())
+        with step("copy.plan", record.table):
+            return reader.open(record.schema, kept.chunks if kept is not None else ())
 
     def _begin(self, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
         """Store the plan; durable when this returns."""
@@ -234,7 +237,8 @@ class TableCopy:
         progress.snapshot_chunks(schema.table, 0, total - len(waiting), total)
         for wave in _waves(waiting, one_by_one=self._throttle.is_on):
             began = self._wait_for_turn()
-            rows = loader.load_chunks(schema, plan.snapshot_id, wave, read)
+            with step("copy.load", schema.table):
+                rows = loader.load_chunks(schema, plan.snapshot_id, wave, read)
             self._throttle.took(rows, began)
             held = held | {c.index for c in wave}
             progress.snapshot_chunks(schema.table, rows, len(held), total)
@@ -256,7 +260,8 @@ class TableCopy:
         self._check_stop()
         began = self._throttle.now()
         read = self._reader(plan, snapshot, snapshot.chunks)
-        rows = loader.load_whole(schema, plan.snapshot_id, Position(plan.first), snapshot.chunks, read, all_read)
+        with step("copy.load", schema.table):
+            rows = loader.load_whole(schema, plan.snapshot_id, Position(plan.first), snapshot.chunks, read, all_read)
         self._throttle.took(rows, began)
         progress.snapshot_chunks(schema.table, rows, total, total)
         self._run.totals.copied(schema.table, rows)

@@ -11,6 +11,7 @@ from replicator_runtime.engine.stream.pending_acks import PendingAcks
 from replicator_runtime.engine.stream.steps_after_copy import has_other_columns
 from replicator_sdk.errors import SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.timeline import step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +99,8 @@ class InFlight:
     def _timed_apply(self, batches: list[TableBatch], until: Offset) -> dict[TableId, Exception]:
         began = time.monotonic()
         try:
-            return self._applier.apply(batches, until)
+            with step("batch.apply"):
+                return self._applier.apply(batches, until)
         finally:
             self._run.metrics.took("apply", time.monotonic() - began)
 

@@ -33,6 +33,7 @@ from replicator_runtime.engine.stream.table_renames import TableRenames
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import ChangeBatch, DDLOperation, ReaderClosed
 from replicator_sdk.errors import ReplicatorError, RowsRewrittenError, SchemaDriftError, SnapshotNeededError
+from replicator_sdk.timeline import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -174,7 +175,8 @@ class Stream:
     def _step(self) -> None:
         try:
             is_busy = self._in_flight.is_applying or not self._batcher.empty
-            item = self._queue.get(_TICK / 4 if is_busy else _TICK)
+            with waiting("batch.wait" if self._in_flight.is_applying else "changes.wait"):
+                item = self._queue.get(_TICK / 4 if is_busy else _TICK)
         except ReplicatorError as error:
             self._stop_its_table(error)
             raise

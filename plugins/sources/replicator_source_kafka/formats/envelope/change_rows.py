@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from replicator_source_kafka.formats.unavailable import UnavailableValues
 
 _INSERT, _UPDATE, _DELETE = int(DMLOperation.INSERT), int(DMLOperation.UPDATE), int(DMLOperation.DELETE)
 _TRUNCATE, _NO_CHANGE, _UNKNOWN = 4, 5, 6
-_OPS = pa.array(["c", "r", "u", "d", "t", "m"])
+_OPS = ("c", "r", "u", "d", "t", "m")
 _CODES = np.array([_INSERT, _INSERT, _UPDATE, _DELETE, _TRUNCATE, _NO_CHANGE, _UNKNOWN], np.int8)
 
 ReadKeys = Callable[[Int64s], "pa.StructArray | None"]
@@ -70,9 +71,15 @@ def changes_of(block: Block, poison: list[Poison]) -> list[Part]:
     return [part for part in parts if len(part) or len(part.truncates)]
 
 
+@cache
+def _ops() -> pa.StringArray:
+    """`_OPS`; not made at import, since the first array of Python values imports pandas, which takes a sixth of a second."""
+    return pa.array(_OPS)
+
+
 def _known(block: Block, table: TableId | None, poison: list[Poison]) -> tuple[Block, np.ndarray]:
     """The block without envelopes that are not changes, or lack a row that their operation needs."""
-    ops = _CODES[pc.index_in(block.payload.field("op"), _OPS).fill_null(len(_OPS)).to_numpy()]
+    ops = _CODES[pc.index_in(block.payload.field("op"), _ops()).fill_null(len(_OPS)).to_numpy()]
     before, after = (_present(block.payload.field(name)) for name in ("before", "after"))
     no_op = (ops == _UNKNOWN) | ~_present(block.payload)
     no_row = ((ops == _INSERT) | (ops == _UPDATE)) & ~after
