@@ -23,6 +23,7 @@ from replicator_sdk.datatype import INT64
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_target_delta.log.transaction_log import TableLog
 from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.table_form import TableForm
 from tests.services.spark.session import settings
 
 COMMITS: Final = "commits"
@@ -76,7 +77,7 @@ def _ours(session: SparkSession) -> Callable[[Path], Callable[[], None]]:
             transaction = log.begin()
             metadata = None
             if transaction.state.version < 0:
-                metadata = TableDefinition.create(_TABLE, {}).to_metadata()
+                metadata = TableDefinition.create(_TABLE, TableForm()).to_metadata()
             transaction.commit({}, writer="bench", metadata=metadata)
             if metadata is not None:
                 log.checkpoint(0)

@@ -17,9 +17,11 @@ from replicator_sdk.discovery.assessment import (
     TableAssessment,
     TableAssessor,
 )
+from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import Column, TableSchema
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.location import absolute, is_on_azure, is_on_cloud_storage, is_on_disk, is_on_s3
+from replicator_target_delta.schema.table_form import form_of
 from replicator_target_delta.schema.types import spark_type
 
 _NOTES: dict[DataType, str] = {
@@ -124,7 +126,27 @@ class DeltaAssessor(TableAssessor):
     def assess_table(self, schema: TableSchema) -> TableAssessment:
         """How each column arrives, and which names Delta cannot hold beside each other."""
         columns = tuple(self._column(column) for column in schema.columns)
-        return TableAssessment(schema.table, columns, (*self._twins(schema), *self._keyless(schema)))
+        found = self._refused(schema)
+        return TableAssessment(schema.table, columns, found or (*self._twins(schema), *self._keyless(schema)))
+
+    def _refused(self, schema: TableSchema) -> tuple[Finding, ...]:
+        """Why the table cannot be written in the mode; empty when it can."""
+        try:
+            form_of(self._config, schema)
+        except NeedsUserError as error:
+            what, next_step = "the table stops before its first row", error.hint
+            return (
+                Finding(
+                    "mode_impossible",
+                    Severity.ERROR,
+                    error.message,
+                    what,
+                    next_step,
+                    table=schema.table,
+                    code=error.code,
+                ),
+            )
+        return ()
 
     def _column(self, column: Column) -> ColumnAssessment:
         note = _note(column.type)
@@ -133,7 +155,7 @@ class DeltaAssessor(TableAssessor):
 
     def _twins(self, schema: TableSchema) -> list[Finding]:
         """Delta's names differ by more than case only; the metadata columns count too."""
-        names = [*schema.names, *self._config.metadata_names().values()]
+        names = [*schema.names, *form_of(self._config, schema).names.values()]
         counted = Counter(name.lower() for name in names)
         return [
             Finding(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from replicator_sdk.config import OutOfRange, PluginConfig, SettingEdit
 from replicator_sdk.discovery.assessment import Severity
@@ -16,7 +16,18 @@ SOURCE_TIMESTAMP: Final = "source_timestamp"
 IS_DELETED: Final = "is_deleted"
 BATCH_ID: Final = "batch_id"
 OPERATION: Final = "op"
-METADATA_COLUMNS: Final = (SEQUENCE, BATCH_ID, OPERATION, IS_DELETED, SOURCE_TIMESTAMP)
+TOMBSTONE: Final = "tombstone"
+"""As `IS_DELETED`, for a tombstone key that is a text; no setting names it."""
+METADATA_COLUMNS: Final = (SEQUENCE, BATCH_ID, OPERATION, IS_DELETED, TOMBSTONE, SOURCE_TIMESTAMP)
+
+
+class Mode(enum.StrEnum):
+    """What a table holds."""
+
+    MERGE = "merge"
+    """The source's rows as they are now."""
+    MERGE_ON_READ = "merge-on-read"
+    """Every change as a row; readers take the latest row of each key."""
 
 
 class DropTables(enum.StrEnum):
@@ -34,6 +45,12 @@ _OTHER_COLUMNS: Final = SettingEdit(
     Severity.ERROR,
     "RPL-6405",
 )
+_OTHER_KEYS: Final = SettingEdit(
+    "each table of earlier runs has other columns, or is read by other keys, and stops at its next change",
+    "put it back; or copy each table again: `replicator table resync NAME TABLE…`",
+    Severity.ERROR,
+    "RPL-6405",
+)
 _LATER_ROWS: Final = SettingEdit("rows that are written from the next run on follow it; the others stay as they are")
 
 
@@ -42,6 +59,12 @@ class DeltaConfig(PluginConfig):
 
     Attributes:
         path: Folder of all tables: a local path, or a URI that both Spark and pyarrow can open (file, s3, gs, abfss, hdfs).
+        mode: What a table holds.
+        watermark_keys: In the mode `merge-on-read`, the columns whose values say how fresh a row is; the sequence number
+            decides between equal ones, and alone where there are none.
+        tombstone_key: In the mode `merge-on-read`, the column that says that a row is deleted; made where the source's table has none of
+            that name. `is_deleted` with the prefix when left out.
+        tombstone_string_key_value: What that column has in deleted rows, where it is a text.
         soft_deletes: Keep deleted rows with their last values and `_is_deleted` true.
         out_of_range: What the runtime does with values the standard types cannot hold.
         metadata_columns: Which columns of the replicator's own each table gets, without prefix; `is_deleted` comes by
@@ -62,6 +85,10 @@ class DeltaConfig(PluginConfig):
             " every table is copied there",
             Severity.WARNING,
         ),
+        "mode": _OTHER_KEYS,
+        "watermarkKeys": _OTHER_KEYS,
+        "tombstoneKey": _OTHER_KEYS,
+        "tombstoneStringKeyValue": _OTHER_KEYS,
         "softDeletes": _OTHER_COLUMNS,
         "metadataColumns": _OTHER_COLUMNS,
         "metadataPrefix": _OTHER_COLUMNS,
@@ -73,6 +100,10 @@ class DeltaConfig(PluginConfig):
     }
 
     path: Annotated[str, Field(min_length=1)]
+    mode: Mode = Mode.MERGE
+    watermark_keys: tuple[str, ...] = ()
+    tombstone_key: str = ""
+    tombstone_string_key_value: str | None = None
     soft_deletes: bool = False
     out_of_range: OutOfRange = OutOfRange.FAIL
     metadata_columns: tuple[str, ...] = (SEQUENCE, SOURCE_TIMESTAMP)
@@ -94,11 +125,32 @@ class DeltaConfig(PluginConfig):
     @field_validator("metadata_columns")
     @classmethod
     def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if unknown := sorted(set(value) - set(METADATA_COLUMNS)):
-            raise ValueError(f"no such metadata column: {', '.join(unknown)}; there are {', '.join(METADATA_COLUMNS)}")
+        known = [name for name in METADATA_COLUMNS if name != TOMBSTONE]
+        if unknown := sorted(set(value) - set(known)):
+            raise ValueError(f"no such metadata column: {', '.join(unknown)}; there are {', '.join(known)}")
         return value
 
+    @model_validator(mode="after")
+    def _of_the_mode(self) -> Self:
+        """What is of one mode is not said in the other."""
+        if self.mode is Mode.MERGE_ON_READ:
+            if self.soft_deletes:
+                raise ValueError(
+                    "`softDeletes` is of the mode merge: in the mode merge-on-read a deleted row is a row of its own"
+                )
+            if len(set(self.watermark_keys)) < len(self.watermark_keys):
+                raise ValueError("`watermarkKeys` names a column twice")
+        elif self.watermark_keys or self.tombstone_key or self.tombstone_string_key_value is not None:
+            raise ValueError(
+                "`watermarkKeys`, `tombstoneKey` and `tombstoneStringKeyValue` are of the mode merge-on-read"
+            )
+        return self
+
     def metadata_names(self) -> dict[str, str]:
-        """Metadata column → its name in the tables, in the order of the tables' columns."""
+        """Metadata column → its name in the tables, in the order of the tables' columns; without the column of a tombstone key, which is
+        a matter of each table (`form_of`).
+        """
         wanted = {*self.metadata_columns, *([IS_DELETED] if self.soft_deletes else [])}
+        if self.mode is Mode.MERGE_ON_READ:
+            wanted = (wanted | {SEQUENCE}) - {IS_DELETED}
         return {kind: self.metadata_prefix + kind for kind in METADATA_COLUMNS if kind in wanted}

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from replicator_sdk.authoring.rewinds.table_rewind import Found, TableRewind
 from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError
 from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.merge_on_read import WATERMARK_KEY
 from replicator_target_delta.log.removed_names import names_of
+from replicator_target_delta.schema.table_form import KEY_PROPERTIES
 
 if TYPE_CHECKING:
     from replicator_sdk.authoring.table_ownership import TableRecord
@@ -155,13 +157,21 @@ def _identity(file: DataFile) -> tuple[Any, ...]:
 
 
 def _metadata(now: State, then: State) -> dict[str, Any] | None:
-    """The columns of `then` under the properties of now: the owner's stay, and no column's number is given twice."""
+    """The columns of `then` under the properties of now: the owner's stay, and no column's number is given twice.
+
+    The keys by which a merge-on-read table is read are named as the columns are.
+    """
     if now.metadata["schemaString"] == then.metadata["schemaString"]:
         return None
-    return {**now.metadata, "schemaString": then.metadata["schemaString"]}
+    properties = dict(now.metadata["configuration"])
+    if WATERMARK_KEY in properties:
+        properties |= {name: value for name, value in then.metadata["configuration"].items() if name in KEY_PROPERTIES}
+    return {**now.metadata, "schemaString": then.metadata["schemaString"], "configuration": properties}
 
 
 def _rows(state: State) -> int | None:
-    """How many rows a version has, by the numbers in its log."""
+    """How many rows a version has, by the numbers in its log; None where several rows may be of one key."""
+    if WATERMARK_KEY in state.metadata["configuration"]:
+        return None
     counts = [file.rows - int((file.vector or {}).get("cardinality", 0)) for file in state.files if file.rows >= 0]
     return sum(counts) if len(counts) == len(state.files) else None

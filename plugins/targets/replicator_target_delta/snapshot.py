@@ -26,6 +26,7 @@ from replicator_target_delta.log.table_state import State
 from replicator_target_delta.schema.encoding import encode_rows
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.schema.types import Layout
 from replicator_target_delta.table import Attempt, TargetTable
 
@@ -44,7 +45,7 @@ class ChunkLoad:
 
     root: str
     layout: Layout
-    metadata_names: dict[str, str]
+    form: TableForm
     snapshot_id: str
     read: ChunkReader
     target_bytes: int
@@ -52,7 +53,7 @@ class ChunkLoad:
     def __call__(self, chunk: SnapshotChunk) -> list[dict[str, Any]]:
         """The contents of the `add` actions of the chunk's files; nothing is seen of them before they are committed."""
         storage = Storage(self.root)
-        stamper = Stamper(self.metadata_names, f"snapshot-{self.snapshot_id}")
+        stamper = Stamper(self.form.names, f"snapshot-{self.snapshot_id}")
         made: list[dict[str, Any]] = []
         buffer: list[pa.Table] = []
         size = 0
@@ -108,11 +109,11 @@ class TableSnapshotLoad:
 
     def _changed_metadata(self, attempt: Attempt, schema: TableSchema) -> dict[str, Any] | None:
         """The table's metadata for the columns of `schema`; None when it has them."""
-        names = self._config.metadata_names()
+        form = form_of(self._config, schema)
         if attempt.progress is None:
-            return TableDefinition.create(schema, names).to_metadata()
+            return TableDefinition.create(schema, form).to_metadata()
         before = TableDefinition(attempt.state.metadata)
-        after = before if before.matches(schema, names) else before.replaced(schema, names)
+        after = before if before.matches(schema, form) else before.replaced(schema, form)
         return None if after.to_metadata() == before.to_metadata() else after.to_metadata()
 
     def load(self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader) -> int:
@@ -123,7 +124,7 @@ class TableSnapshotLoad:
         if not wanted:
             return 0
         progress = self._running(attempt, schema, snapshot_id)
-        files = self._files(attempt.state, attempt.state.layout, snapshot_id, wanted, read)
+        files = self._files(attempt.state, attempt.state.layout, schema, snapshot_id, wanted, read)
         failpoint("delta.snapshot.files_written")
         loaded = self._table.ownership.chunks_loaded(progress, {c.index for c in wanted})
         self._table.commit(attempt, loaded, add=files)
@@ -149,7 +150,7 @@ class TableSnapshotLoad:
         first, ownership = self._table.begin(), self._table.ownership
         metadata = self._changed_metadata(first, schema)
         layout = first.state.layout if metadata is None else Layout.of(json.loads(metadata["schemaString"]))
-        files = self._files(first.state, layout, snapshot_id, chunks, read)
+        files = self._files(first.state, layout, schema, snapshot_id, chunks, read)
         failpoint("delta.snapshot.whole_written")
         all_read()
         attempt = self._table.begin()
@@ -185,13 +186,19 @@ class TableSnapshotLoad:
         failpoint("delta.snapshot.finished")
 
     def _files(
-        self, state: State, layout: Layout, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader
+        self,
+        state: State,
+        layout: Layout,
+        schema: TableSchema,
+        snapshot_id: str,
+        chunks: Sequence[SnapshotChunk],
+        read: ChunkReader,
     ) -> list[DataFile]:
         """New files that hold the chunks' rows; no commit names them yet."""
         work = ChunkLoad(
             self._table.log.storage.root,
             layout,
-            self._config.metadata_names(),
+            form_of(self._config, schema),
             snapshot_id,
             read,
             _FILES_LARGER * state.written_bytes(self._config.target_file_bytes),
@@ -221,4 +228,4 @@ class TableSnapshotLoad:
         return attempt.record is not None and attempt.record.is_of(snapshot_id)
 
     def _fits(self, attempt: Attempt, schema: TableSchema) -> bool:
-        return TableDefinition(attempt.state.metadata).matches(schema, self._config.metadata_names())
+        return TableDefinition(attempt.state.metadata).matches(schema, form_of(self._config, schema))

@@ -9,6 +9,7 @@ import pyarrow as pa
 from replicator_sdk.authoring.table_ownership import TableRecord
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import NeedsUserError, SchemaDriftError
+from replicator_sdk.merge_on_read import latest_rows
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import TableProgress, TableReader, TableVersion
 from replicator_target_delta.config import IS_DELETED, DeltaConfig
@@ -18,9 +19,12 @@ from replicator_target_delta.log.table_state import State
 from replicator_target_delta.log.transaction_log import TableLog
 from replicator_target_delta.ownership import DeltaOwnership
 from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.schema.types import logical_arrow_type, spark_type
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame, SparkSession
 
 _VERSIONED = ("file_name", "row_index")
@@ -56,7 +60,10 @@ class DeltaTableReader(TableReader):
                 table=str(schema.table),
                 hint="copy it again by `replicator table resync NAME TABLE`",
             )
-        if not TableDefinition(state.metadata).matches(schema, self._config.metadata_names()):
+        form = form_of(self._config, schema)
+        if form.tombstone_is_sent:
+            raise _hides_rows(schema, form)
+        if not TableDefinition(state.metadata).matches(schema, form):
             raise SchemaDriftError(
                 "the table at the target has other columns or types than the source's",
                 code="RPL-6408",
@@ -65,20 +72,24 @@ class DeltaTableReader(TableReader):
                 hint="give the command again once the run has applied the change of structure; where no run can, copy the table"
                 " again by `replicator table resync NAME TABLE`",
             )
-        form = pa.schema([pa.field(c.name, logical_arrow_type(spark_type(c.type))) for c in schema.columns])
-        return TableVersion(str(state.version), progress, form, self._rows(schema, state.version))
+        columns = pa.schema([pa.field(c.name, logical_arrow_type(spark_type(c.type))) for c in schema.columns])
+        return TableVersion(str(state.version), progress, columns, self._rows(schema, state.version, form))
 
-    def _rows(self, schema: TableSchema, version: int) -> DataFrame:
+    def _rows(self, schema: TableSchema, version: int, form: TableForm) -> DataFrame:
         from pyspark.sql import functions as sql
 
         path, spark = self._path(schema.table), self._context.spark()
         _quieten(spark)
         reader = spark.read.format("delta").option("versionAsOf", str(version))
         rows = reader.load(path)
-        if marked := self._config.metadata_names().get(IS_DELETED):
-            rows = rows.where(~sql.coalesce(rows[_quoted(marked)], sql.lit(False)))
         place = rows.metadataColumn("_metadata")
         written = sql.xxhash64(*(place[part] for part in _VERSIONED))
+        if form.definition is not None:
+            name = _free_name(rows.columns)
+            rows = latest_rows(rows.withColumn(name, written), form.definition)
+            return rows.select(*(rows[_quoted(column)] for column in schema.names), rows[_quoted(name)])
+        if marked := form.names.get(IS_DELETED):
+            rows = rows.where(~sql.coalesce(rows[_quoted(marked)], sql.lit(False)))
         return rows.select(*(rows[_quoted(name)] for name in schema.names), written)
 
     def _state(self, table: TableId) -> State:
@@ -94,6 +105,22 @@ class DeltaTableReader(TableReader):
 
     def _path(self, table: TableId) -> str:
         return table_path(self._config.path, table)
+
+
+def _free_name(taken: Sequence[str]) -> str:
+    """A name that no column has, also not in another case."""
+    return "_" * (1 + max(map(len, taken)))
+
+
+def _hides_rows(schema: TableSchema, form: TableForm) -> NeedsUserError:
+    assert form.definition is not None
+    return NeedsUserError(
+        f"readers of the table do not see the rows that the source itself marks as deleted by column {form.definition.tombstone_key!r},"
+        " so it does not equal the source's",
+        code="RPL-3418",
+        table=str(schema.table),
+        hint="compare tables in the mode merge-on-read only where `tombstoneKey` names no column of the source",
+    )
 
 
 def _quieten(spark: SparkSession) -> None:

@@ -14,6 +14,7 @@ from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_target_delta.jvm_classes import JvmClasses
 from replicator_target_delta.log.transaction_log import TableLog
 from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.table_form import TableForm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +55,7 @@ def _commit_once(spark: SparkSession) -> None:
         with tempfile.TemporaryDirectory(prefix="replicator-warm-up-") as folder:
             table = TableLog(spark, folder)
             schema = TableSchema(TableId("warm", "up"), (Column("id", INT64),), ("id",))
-            definition = TableDefinition.create(schema, {})
+            definition = TableDefinition.create(schema, TableForm())
             table.begin().commit({}, writer="warm-up", metadata=definition.to_metadata())
             for _ in range(2):
                 table.begin().commit({}, writer="warm-up")

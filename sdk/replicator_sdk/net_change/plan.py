@@ -9,7 +9,7 @@ chains (0→1→2), swaps through a third key and the reuse of a key need no cas
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -182,6 +182,19 @@ def decide_keys(history: History) -> KeyOutcome:
     taken = removed % 2 == 0  # by a move: the key is among the old keys
     place[taken] = size + np.searchsorted(history.with_old, place[taken])
     return KeyOutcome(written, writes[written] == 2, removed // 2, place, decided[removed] == 4, moved, left, key)
+
+
+def keep_each(history: History, outcome: KeyOutcome) -> KeyOutcome:
+    """The same for a target that keeps every change: each one is written, DELETEs too, and removes the key that it moved away from."""
+    moved = outcome.moved
+    return replace(
+        outcome,
+        written=np.arange(len(history), dtype=np.int64),
+        written_fresh=np.zeros(len(history), np.bool_),
+        removed_by=moved,
+        removed_key=len(history) + np.searchsorted(history.with_old, moved),
+        removed_fresh=np.zeros(len(moved), np.bool_),
+    )
 
 
 def _last(history: History, key: Codes, moved: Int64s, left: Codes, count: int) -> tuple[Times, Bools]:

@@ -12,7 +12,7 @@ from replicator_sdk.batch import ChangeBatch, Int64s
 from replicator_sdk.errors import BugError, DataError
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.net_change.keys import Bools, join
-from replicator_sdk.net_change.plan import History, KeyOutcome, decide_keys, read_history
+from replicator_sdk.net_change.plan import History, KeyOutcome, decide_keys, keep_each, read_history
 from replicator_sdk.net_change.unchanged import find_origins
 from replicator_sdk.schema import TableSchema
 
@@ -112,8 +112,13 @@ class NetPlan:
         schema: With a primary key.
         overlap: As for `net_changes`.
         partitions: For each batch the partition of the log it is from, where the batches have no common order.
+        keeps_each: Whether the row of each change is wanted, and not the last of each key only: for targets that append. The `row`
+            of a DELETE then says what is written for it, and each batch that is not empty gives one part with all its rows in order.
 
     Attributes:
+        deletes: As in `NetChanges`; with `keeps_each` the keys that rows moved away from, in the order of the changes.
+        removed_by: For each of `deletes` the index, among all changes, of the change that took the key away.
+        op: With `keeps_each` the operation code of each change.
         keys_in_several: How many keys have changes in more than one of `partitions`; their outcome is unknown.
     """
 
@@ -124,6 +129,7 @@ class NetPlan:
         *,
         overlap: bool,
         partitions: Sequence[int] = (),
+        keeps_each: bool = False,
     ) -> None:
         if not schema.primary_key:
             raise BugError("net changes by key of a table without one", code="RPL-9022", table=str(schema.table))
@@ -134,17 +140,19 @@ class NetPlan:
         self._starts = history.starts
         outcome = decide_keys(history)
         self.keys_in_several = _in_several(history, outcome, partitions)
+        if keeps_each:
+            outcome, self.op = keep_each(history, outcome), history.op
         self._written, self._fresh = outcome.written, outcome.written_fresh
         self._origins = find_origins(history, outcome, self._lost_value)
         self._origin = self._keys(history, _places_before(history, outcome, self._origins.target_key))
         removed = slice(None) if overlap else np.flatnonzero(~outcome.removed_fresh)
+        self.removed_by = outcome.removed_by[removed]
         self.deletes: pa.Table = self._keys(history, outcome.removed_key[removed])
         self.inserts, self.updates, self.removals = (
             int(np.count_nonzero(history.op == operation)) for operation in _OPERATIONS
         )
-        deleted_by = outcome.removed_by[removed]
         del history, outcome  # all keys of the run: nothing needs them from here on
-        self.delete_sequence, self.delete_timestamp = self._stamps(deleted_by)
+        self.delete_sequence, self.delete_timestamp = self._stamps(self.removed_by)
 
     def __len__(self) -> int:
         """How many rows are to be written."""

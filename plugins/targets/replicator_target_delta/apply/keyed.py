@@ -145,7 +145,7 @@ class KeyedApply:
             writer.add(rows)
             return
         if self._changes.overlap:
-            self._refuse_moved(part)
+            refuse_moved(part, self._changes)
         lacking = np.zeros(len(part), np.bool_)
         lacking[part.origin_rows] = True
         writer.add(rows.filter(pa.array(~lacking)))
@@ -156,24 +156,6 @@ class KeyedApply:
             part.sequence[part.origin_rows],
             deletes=False,
         )
-
-    def _refuse_moved(self, part: Upserts) -> None:
-        """In an overlap the place of the old values of a row that moved to another key is unknown.
-
-        The snapshot may have read it before or after the move, or both or neither, and another row may have its old key
-        by now.
-        """
-        own = part.rows.select(list(self._schema.primary_key)).take(pa.array(part.origin_rows))
-        codes, _ = code_rows([combined(c) for c in pa.concat_tables([own, part.origin.cast(own.schema)]).columns])
-        moved = codes[: own.num_rows] != codes[own.num_rows :]
-        if moved.any():
-            raise SnapshotNeededError(
-                f"{int(moved.sum())} rows moved to another key while an interrupted copy of the table went on, and the "
-                "log does not carry all their columns",
-                code="RPL-5403",
-                table=str(self._changes.table),
-                hint="nothing to do: the table is copied again",
-            )
 
     def _remove(self, plan: NetPlan, writer: FileWriter) -> Found:
         """Find the rows that go; completes and writes the rows kept aside."""
@@ -258,25 +240,57 @@ class KeyedApply:
         if self._changes.drops_lost_updates:
             self.missing += len(lost)
             return
-        table, position = str(self._changes.table), f"sequence {held.sequence[lost[0]]}"
-        if self._changes.overlap:
-            raise DataError(
-                f"{len(lost)} updates do not carry columns whose values are in no row of the table",
-                code="RPL-5405",
-                table=table,
-                position=position,
-                hint="have the source log whole rows (in PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), let its connector"
-                " snapshot its tables again, set the source's `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`:"
-                " every table is emptied and filled from the topics",
-            )
-        raise DataError(
-            f"{len(lost)} updates do not carry columns whose old values the target's rows should have, "
-            "but it has no such rows",
-            code="RPL-5401",
+        raise lost_updates(self._changes, len(lost), int(held.sequence[lost[0]]))
+
+
+def refuse_moved(part: Upserts, changes: TableChanges) -> None:
+    """In an overlap the place of the old values of a row that moved to another key is unknown.
+
+    The snapshot may have read it before or after the move, or both or neither, and another row may have its old key
+    by now.
+
+    Raises:
+        SnapshotNeededError: RPL-5403 when `part` has such rows.
+    """
+    own = part.rows.select(list(changes.schema.primary_key)).take(pa.array(part.origin_rows))
+    codes, _ = code_rows([combined(c) for c in pa.concat_tables([own, part.origin.cast(own.schema)]).columns])
+    moved = codes[: own.num_rows] != codes[own.num_rows :]
+    if moved.any():
+        raise SnapshotNeededError(
+            f"{int(moved.sum())} rows moved to another key while an interrupted copy of the table went on, and the "
+            "log does not carry all their columns",
+            code="RPL-5403",
+            table=str(changes.table),
+            hint="nothing to do: the table is copied again",
+        )
+
+
+def lost_updates(changes: TableChanges, count: int, sequence: int) -> DataError:
+    """What to say of updates whose old rows are not in the table.
+
+    Args:
+        changes: What they are part of.
+        count: How many they are.
+        sequence: The number of the first one.
+    """
+    table, position = str(changes.table), f"sequence {sequence}"
+    if changes.overlap:
+        return DataError(
+            f"{count} updates do not carry columns whose values are in no row of the table",
+            code="RPL-5405",
             table=table,
             position=position,
-            hint="rows were removed at the target by another program: copy the table again: `replicator table resync NAME TABLE`",
+            hint="have the source log whole rows (in PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), let its connector"
+            " snapshot its tables again, set the source's `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`:"
+            " every table is emptied and filled from the topics",
         )
+    return DataError(
+        f"{count} updates do not carry columns whose old values the target's rows should have, but it has no such rows",
+        code="RPL-5401",
+        table=table,
+        position=position,
+        hint="rows were removed at the target by another program: copy the table again: `replicator table resync NAME TABLE`",
+    )
 
 
 def in_several_partitions(table: TableId, position: Position, keys: int) -> DataError:

@@ -30,6 +30,7 @@ from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.file_index.file_index import Slot
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.log.table_state import State
+from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.table import Attempt, TargetTable
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ class _Begun:
     attempt: Attempt
     state: State
     metadata: dict[str, Any] | None
+    form: TableForm
+
+    @property
+    def highest(self) -> int:
+        """The highest sequence number in the table."""
+        return 0 if self.attempt.progress is None else self.attempt.progress.last_sequence
 
 
 class SliceApply:
@@ -103,9 +110,10 @@ class SliceApply:
                 return
             table.ownership.check_follows(attempt.record, self._changes.follows.get(table_id))
             schema = self._changes.tables[table_id]
-            state, metadata = fitting_state(attempt, schema, self._config, self._identity.position)
+            form = form_of(self._config, schema)
+            state, metadata = fitting_state(attempt, schema, form, self._identity.position)
             prepare(state.files, [state.layout[name].arrow for name in schema.primary_key])
-            self._begun[table_id] = _Begun(table, attempt, state, metadata)
+            self._begun[table_id] = _Begun(table, attempt, state, metadata, form)
 
     def _write(self) -> list[TaskResult[TablePart]]:
         """Have the executors read the slice and write files."""
@@ -114,12 +122,13 @@ class SliceApply:
         work = PartitionsApply(
             self._changes.read,
             {
-                table: TableTarget(self._changes.tables[table], begun.state, begun.table.log.storage.root)
+                table: TableTarget(
+                    self._changes.tables[table], begun.state, begun.table.log.storage.root, begun.form, begun.highest
+                )
                 for table, begun in self._begun.items()
             },
             self._identity,
             self._changes.overlap,
-            self._config.metadata_names(),
             self._config.target_file_bytes,
             self._config.soft_deletes,
             len(tasks) > 1,
@@ -140,7 +149,8 @@ class SliceApply:
         with begun.table.lock:
             files = self._files(begun, parts)
             failpoint("delta.slice.vectors_written")
-            progress = replace(TableProgress.of(self._identity), valid_through=valid)
+            highest = max([self._identity.last_sequence, *(part.highest for part in parts)])
+            progress = replace(TableProgress.of(self._identity), valid_through=valid, last_sequence=highest)
             begun.table.commit(begun.attempt, progress, add=files.add, remove=files.remove, metadata=begun.metadata)
         self._applied[table_id] = tally
         if missing := sum(part.missing for part in parts):

@@ -27,7 +27,9 @@ from replicator_target_delta.apply.table_apply import unfitting_value
 from replicator_target_delta.file_index.file_index import Slot
 from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.log.table_state import State
+from replicator_target_delta.merge_on_read.append import AppendApply, Numbering
 from replicator_target_delta.schema.metadata_columns import Stamper
+from replicator_target_delta.schema.table_form import TableForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,15 @@ class TableTarget:
         schema: At source and target.
         state: The version the slice starts from.
         root: The table's folder.
+        form: What it has beside the source's columns.
+        highest: The highest sequence number in it.
     """
 
     schema: TableSchema
     state: State
     root: str
+    form: TableForm
+    highest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,7 @@ class TablePart:
         missing: As `KeyedApply.missing`.
         new_keys: Of a table with a key that other tasks may write, too: the keys in this part that the table does not hold.
         error: Why nothing else is here.
+        highest: In the mode `merge-on-read` the highest sequence number that a row was given, else 0.
     """
 
     tally: TableTally
@@ -64,6 +71,7 @@ class TablePart:
     missing: int = 0
     new_keys: list[pa.Table] = field(default_factory=list)
     error: ReplicatorError | None = None
+    highest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,6 @@ class PartitionsApply:
         tables: The tables that take changes.
         identity: Of the commits to come.
         overlap: As `TableChanges.overlap`.
-        metadata_names: Metadata column → its name in the tables.
         target_bytes: How large new files are at most.
         soft_deletes: Whether deleted rows are kept.
         is_shared: Whether the slice has several tasks.
@@ -85,7 +92,6 @@ class PartitionsApply:
     tables: Mapping[TableId, TableTarget]
     identity: BatchIdentity
     overlap: bool
-    metadata_names: dict[str, str]
     target_bytes: int
     soft_deletes: bool
     is_shared: bool
@@ -105,9 +111,12 @@ class PartitionsApply:
         size = target.state.written_bytes(self.target_bytes)
         place = Place(None, target.state, Storage(target.root), size, self.soft_deletes)
         try:
+            if target.form.definition is not None:
+                return self._appended(place, changes, target, read.partitions[table], tally)
+            stamper = Stamper(target.form.names, str(self.identity))
             if changes.schema.primary_key:
-                return self._keyed(place, changes, read.partitions[table], tally)
-            written, missing = self._keyless(place, changes)
+                return self._keyed(place, changes, stamper, read.partitions[table], tally)
+            written, missing = self._keyless(place, changes, stamper)
         except ReplicatorError as err:
             err.table, err.position = err.table or str(table), err.position or str(self.identity.position)
             return TablePart(tally, error=err)
@@ -117,13 +126,26 @@ class PartitionsApply:
             del read.batches[table]
         return _part(tally, written, missing)
 
-    def _keyed(self, place: Place, changes: TableChanges, partitions: Sequence[int], tally: TableTally) -> TablePart:
-        stamper = Stamper(self.metadata_names, str(self.identity))
+    def _appended(
+        self, place: Place, changes: TableChanges, target: TableTarget, partitions: Sequence[int], tally: TableTally
+    ) -> TablePart:
+        numbers = [batch.sequence_numbers for batch in changes.batches() if batch.sequence_numbers is not None]
+        numbering = Numbering(target.highest, min(int(of_batch.min()) for of_batch in numbers))
+        stamper = Stamper(target.form.names, str(self.identity))
+        append = AppendApply(
+            place, changes, stamper, target.form, numbering, partitions=partitions, collects_keys=self.is_shared
+        )
+        part = _part(tally, Written(append.write(), []), append.missing)
+        return replace(part, new_keys=append.keys, highest=append.highest)
+
+    def _keyed(
+        self, place: Place, changes: TableChanges, stamper: Stamper, partitions: Sequence[int], tally: TableTally
+    ) -> TablePart:
         keyed = KeyedApply(place, changes, stamper, partitions=partitions, collects_new=self.is_shared)
         return replace(_part(tally, keyed.write(), keyed.missing), new_keys=keyed.new_keys)
 
-    def _keyless(self, place: Place, changes: TableChanges) -> tuple[Written, int]:
-        keyless = KeylessApply(place, changes, Stamper(self.metadata_names, str(self.identity)), self.metadata_names)
+    def _keyless(self, place: Place, changes: TableChanges, stamper: Stamper) -> tuple[Written, int]:
+        keyless = KeylessApply(place, changes, stamper, stamper.names)
         if changes.inserts_only:
             return Written(keyless.append().add, []), 0
         return keyless.write(), keyless.missing

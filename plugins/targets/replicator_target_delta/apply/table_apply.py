@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,8 +23,10 @@ from replicator_target_delta.apply.keyless import KeylessApply
 from replicator_target_delta.apply.row_removal import FileChanges
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.log.table_state import State
+from replicator_target_delta.merge_on_read.append import AppendApply, Numbering
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.schema.types import Layout
 from replicator_target_delta.table import Attempt, TargetTable
 
@@ -36,20 +38,19 @@ log = structlog.get_logger(__name__)
 
 
 def fitting_state(
-    attempt: Attempt, schema: TableSchema, config: DeltaConfig, position: Position
+    attempt: Attempt, schema: TableSchema, form: TableForm, position: Position
 ) -> tuple[State, dict[str, Any] | None]:
     """The version that changes under `schema` start from; and the `metaData` to commit with them when the table is new.
 
     Raises:
         SchemaDriftError: When the table has other columns.
     """
-    names = config.metadata_names()
     if attempt.progress is None:  # a table the source never announced
-        metadata = TableDefinition.create(schema, names).to_metadata()
+        metadata = TableDefinition.create(schema, form).to_metadata()
         return replace(attempt.state, layout=Layout.of(json.loads(metadata["schemaString"]))), metadata
-    if not TableDefinition(attempt.state.metadata).matches(schema, names):
+    if not TableDefinition(attempt.state.metadata).matches(schema, form):
         raise SchemaDriftError(
-            "the changes have other columns than the target's table",
+            "the changes have other columns than the target's table, or its readers other keys",
             code="RPL-6405",
             table=str(schema.table),
             position=str(position),
@@ -70,6 +71,23 @@ def unfitting_value(changes: TableChanges) -> DataError:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What a batch came to.
+
+    Attributes:
+        files: The files to commit.
+        unmatched: The new `State.unmatched`; None where it stays.
+        metadata: The `metaData` of a new table.
+        highest: The highest sequence number of the table's changes.
+    """
+
+    files: FileChanges
+    unmatched: str | None
+    metadata: dict[str, Any] | None
+    highest: int
+
+
 class TableApply:
     """Applies batches to one table. Called under the table's lock."""
 
@@ -87,10 +105,11 @@ class TableApply:
         if attempt.has_reached(changes.identity.position):
             return
         self._table.ownership.check_follows(attempt.record, changes.follows)
-        files, unmatched, metadata = self._written(attempt, changes)
-        progress = TableProgress.of(changes.identity)
+        made = self._written(attempt, changes)
+        progress = replace(TableProgress.of(changes.identity), last_sequence=made.highest)
+        files, unmatched = made.files, made.unmatched
         self._table.commit(
-            attempt, progress, add=files.add, remove=files.remove, metadata=metadata, unmatched=unmatched
+            attempt, progress, add=files.add, remove=files.remove, metadata=made.metadata, unmatched=unmatched
         )
 
     def repair(self, changes: TableChanges) -> None:
@@ -106,7 +125,7 @@ class TableApply:
                 position=str(changes.identity.position),
                 hint="give the command again; `replicator status` shows whether a run goes on",
             )
-        files, _, _ = self._written(attempt, changes)
+        files = self._written(attempt, changes, replaces=True).files
         failpoint("delta.repair.before")
         # A name of its own: by it a commit whose answer was lost is known again.
         batch = f"repair-{uuid.uuid4().hex[:12]}"
@@ -114,26 +133,41 @@ class TableApply:
         self._table.commit(attempt, progress, add=files.add, remove=files.remove)
         failpoint("delta.repair.after")
 
-    def _written(
-        self, attempt: Attempt, changes: TableChanges
-    ) -> tuple[FileChanges, str | None, dict[str, Any] | None]:
-        """The files to commit, the new `State.unmatched` (None where it stays), and the `metaData` of a new table.
+    def _written(self, attempt: Attempt, changes: TableChanges, *, replaces: bool = False) -> _Written:
+        """Write the files.
+
+        Args:
+            attempt: The transaction.
+            changes: The changes.
+            replaces: Whether all rows of the keys go, also in the mode `merge-on-read`: a damaged row may have any watermark.
 
         Raises:
             DataError: When a value does not fit.
             SchemaDriftError: When the table has other columns.
         """
-        state, metadata = fitting_state(attempt, changes.schema, self._config, changes.identity.position)
+        form = form_of(self._config, changes.schema)
+        state, metadata = fitting_state(attempt, changes.schema, form, changes.identity.position)
         size = state.written_bytes(self._config.target_file_bytes)
         place = Place(self._spark, state, self._table.log.storage, size, self._config.soft_deletes)
         try:
-            return (*self._write(place, changes), metadata)
+            if form.definition is not None and not replaces:
+                before = 0 if attempt.progress is None else attempt.progress.last_sequence
+                files, highest = self._append(place, changes, form, before)
+                return _Written(files, None, metadata, highest)
+            return _Written(*self._write(place, changes, form.names), metadata, changes.identity.last_sequence)
         except pa.ArrowInvalid as err:  # its text may hold the value
             raise unfitting_value(changes) from err
 
-    def _write(self, place: Place, changes: TableChanges) -> tuple[FileChanges, str | None]:
+    def _append(self, place: Place, changes: TableChanges, form: TableForm, before: int) -> tuple[FileChanges, int]:
+        """The files to commit, and the highest sequence number in the table then; `before` is the highest one now."""
+        numbering = Numbering(before, changes.identity.first_sequence)
+        append = AppendApply(place, changes, Stamper(form.names, str(changes.identity)), form, numbering)
+        files = FileChanges(add=append.write())
+        self._count_missing(changes, append.missing)
+        return files, max(append.highest, changes.identity.last_sequence)
+
+    def _write(self, place: Place, changes: TableChanges, names: dict[str, str]) -> tuple[FileChanges, str | None]:
         """The files to commit, and the new `State.unmatched`; None where it stays."""
-        names = self._config.metadata_names()
         stamper = Stamper(names, str(changes.identity))
         if changes.schema.primary_key:
             keyed = KeyedApply(place, changes, stamper)

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from replicator_sdk.errors import BugError, SchemaDriftError
+from replicator_sdk.errors import BugError, NeedsUserError, SchemaDriftError
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
 from replicator_sdk.failpoint import failpoint, register
 from replicator_target_delta.apply.unmatched_rows import UnmatchedRows
-from replicator_target_delta.config import DeltaConfig
+from replicator_target_delta.config import DeltaConfig, Mode
 from replicator_target_delta.ddl.backfill import NewValues, rewrite_table
 from replicator_target_delta.schema.encoding import conform
 from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.table_form import form_of
 from replicator_target_delta.schema.types import Layout, same_type, spark_type
 from replicator_target_delta.table import Attempt, TargetTable
 
@@ -65,15 +66,15 @@ class TableDDL:
     def _create(self, attempt: Attempt, event: DDLEvent) -> None:
         if event.schema is None:
             raise BugError(f"a {event.operation} without a schema", code="RPL-9404", table=str(event.table))
-        names = self._config.metadata_names()
+        form = form_of(self._config, event.schema)
         if attempt.progress is None:
-            self._commit(attempt, event, metadata=TableDefinition.create(event.schema, names).to_metadata())
+            self._commit(attempt, event, metadata=TableDefinition.create(event.schema, form).to_metadata())
             return
         definition = TableDefinition(attempt.state.metadata)
         if attempt.record is not None and attempt.record.dropped:
             # The kept table of a dropped one gives way to its successor; time travel still shows it.
-            self._commit(attempt, event, metadata=definition.replaced(event.schema, names).to_metadata(), remove=True)
-        elif not definition.matches(event.schema, names):
+            self._commit(attempt, event, metadata=definition.replaced(event.schema, form).to_metadata(), remove=True)
+        elif not definition.matches(event.schema, form):
             raise SchemaDriftError(
                 "the source creates a table that the target holds already with other columns",
                 code="RPL-6402",
@@ -89,6 +90,8 @@ class TableDDL:
         values: dict[str, _Source] = {}
         for alter in event.alters:
             self._step(definition, alter, event, values)
+        if self._config.mode is Mode.MERGE_ON_READ:
+            self._follow_keys(definition, event)
         metadata = definition.to_metadata()
         if metadata == TableDefinition(attempt.state.metadata).to_metadata():
             self._commit(attempt, event)  # nullability and keys are not the target's business: all columns allow NULL
@@ -96,6 +99,30 @@ class TableDDL:
             self._commit(attempt, event, metadata=metadata)
         else:
             self._rewrite(attempt, event, metadata, values)
+
+    def _follow_keys(self, definition: TableDefinition, event: DDLEvent) -> None:
+        """Have the properties name the keys as they are called now.
+
+        Raises:
+            SchemaDriftError: RPL-6414 when the table's rows cannot be read by the keys that it has now.
+        """
+        if event.schema is None:
+            raise BugError("an ALTER_TABLE without a schema", code="RPL-9404", table=str(event.table))
+        why = "the rows that it has say by the former key which of them are deleted"
+        try:
+            definition.follow(form_of(self._config, event.schema))
+        except NeedsUserError as error:
+            why = error.message
+        else:
+            if not any(alter.kind is AlterKind.CHANGE_KEY for alter in event.alters):
+                return
+        raise SchemaDriftError(
+            f"a change of structure concerns a key that readers of the table need: {why}",
+            code="RPL-6414",
+            table=str(event.table),
+            position=str(event.position),
+            hint="copy the table again: `replicator table resync NAME TABLE`; first correct `watermarkKeys` and `tombstoneKey` if one of their columns is gone",
+        )
 
     def _step(self, definition: TableDefinition, alter: Alter, event: DDLEvent, values: dict[str, _Source]) -> None:
         """One step; a column whose existing rows get values is noted in `values` under its present name."""
@@ -189,7 +216,7 @@ class TableDDL:
         stored = attempt.state.unmatched
         if not stored:
             return None
-        ours = set(self._config.metadata_names().values())
+        ours = set(self._config.metadata_names().values())  # of a table without a key: it is a merged one
         found = UnmatchedRows.of(stored, [c.arrow for c in attempt.state.layout.columns if c.name not in ours])
         made = {v.field.name: v.of(found.rows) for v in values}
         fields = [c.arrow for c in layout.columns if c.name not in ours]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from replicator_target_delta.config import BATCH_ID, IS_DELETED, OPERATION, SEQUENCE, SOURCE_TIMESTAMP
+from replicator_sdk.event import DMLOperation
+from replicator_target_delta.config import BATCH_ID, IS_DELETED, OPERATION, SEQUENCE, SOURCE_TIMESTAMP, TOMBSTONE
 
 Int64s = npt.NDArray[np.int64]
+_LETTERS: Final = {DMLOperation.INSERT: "I", DMLOperation.UPDATE: "U", DMLOperation.DELETE: "D"}
 
 
 class Stamper:
@@ -32,7 +37,7 @@ class Stamper:
             sequence: Sequence number of the change that wrote each row.
             timestamp: Its commit time, microseconds since 1970 UTC; -1 becomes NULL.
             operation: `I`, `U` or `D` for each row.
-            deleted: Whether the rows are the last state of deleted ones.
+            deleted: Whether the rows are the last state of deleted ones; a tombstone key that is a text is left NULL.
         """
         size = len(sequence)
         made = {
@@ -40,6 +45,7 @@ class Stamper:
             BATCH_ID: lambda: pa.repeat(pa.scalar(self._batch), size),
             OPERATION: lambda: operation,
             IS_DELETED: lambda: pa.repeat(pa.scalar(deleted), size),
+            TOMBSTONE: lambda: pa.nulls(size, pa.string()),
             SOURCE_TIMESTAMP: lambda: pa.array(timestamp, mask=timestamp < 0).cast(pa.timestamp("us", "UTC")),
         }
         return {name: made[kind]() for kind, name in self.names.items()}
@@ -52,8 +58,17 @@ class Stamper:
         """For deleted rows that are kept."""
         return self.columns(sequence, timestamp, pa.repeat(pa.scalar("D"), len(sequence)), deleted=True)
 
+    def appended(self, sequence: Int64s, timestamp: Int64s, codes: npt.NDArray[np.int8]) -> dict[str, pa.Array]:
+        """For rows of which each is a change; which of them are tombstones is said apart (`Tombstones`)."""
+        return self.columns(sequence, timestamp, _letters(codes), deleted=False)
+
     def snapshot(self, size: int) -> dict[str, pa.Array]:
         """For rows a snapshot read: sequence number 0, no time."""
         return self.columns(
             np.zeros(size, np.int64), np.full(size, -1, np.int64), pa.repeat(pa.scalar("I"), size), deleted=False
         )
+
+
+def _letters(codes: npt.NDArray[np.int8]) -> pa.Array:
+    known = pa.array([int(code) for code in _LETTERS], pa.int8())
+    return pa.array(list(_LETTERS.values()), pa.string()).take(pc.index_in(pa.array(codes, pa.int8()), value_set=known))

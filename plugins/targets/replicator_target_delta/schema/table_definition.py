@@ -8,8 +8,10 @@ import uuid
 from typing import Any, Final
 
 from replicator_sdk.errors import SchemaDriftError
+from replicator_sdk.merge_on_read import PRIMARY_KEY, WATERMARK_KEY
 from replicator_sdk.schema import Column, TableSchema
-from replicator_target_delta.config import BATCH_ID, IS_DELETED, OPERATION, SEQUENCE, SOURCE_TIMESTAMP
+from replicator_target_delta.config import BATCH_ID, IS_DELETED, OPERATION, SEQUENCE, SOURCE_TIMESTAMP, TOMBSTONE
+from replicator_target_delta.schema.table_form import KEY_PROPERTIES, TableForm
 from replicator_target_delta.schema.types import IdentityGiver, same_type, spark_type
 
 _HIGHEST_ID: Final = "delta.columnMapping.maxColumnId"
@@ -25,6 +27,7 @@ _METADATA_TYPES: Final = {
     BATCH_ID: "string",
     OPERATION: "string",
     IS_DELETED: "boolean",
+    TOMBSTONE: "string",
     SOURCE_TIMESTAMP: "timestamp",
 }
 
@@ -42,7 +45,7 @@ class TableDefinition:
         self._ids = IdentityGiver(int(metadata["configuration"].get(_HIGHEST_ID, "0")))
 
     @classmethod
-    def create(cls, schema: TableSchema, metadata_names: dict[str, str]) -> TableDefinition:
+    def create(cls, schema: TableSchema, form: TableForm) -> TableDefinition:
         """The definition of a new table: the source's columns, then the metadata columns.
 
         Raises:
@@ -53,27 +56,42 @@ class TableDefinition:
             "format": {"provider": "parquet", "options": {}},
             "schemaString": json.dumps({"type": "struct", "fields": []}),
             "partitionColumns": [],
-            "configuration": dict(_PROPERTIES),
+            "configuration": _PROPERTIES | form.properties,
             "createdTime": int(time.time() * 1000),
         }
         definition = cls(empty)
         for column in schema.columns:
             definition.add(column, str(schema.table))
-        for kind, name in metadata_names.items():
+        for kind, name in form.names.items():
             definition._add(name, _METADATA_TYPES[kind], str(schema.table))
         return definition
 
-    def replaced(self, schema: TableSchema, metadata_names: dict[str, str]) -> TableDefinition:
+    def replaced(self, schema: TableSchema, form: TableForm) -> TableDefinition:
         """The definition of the same table created again: other columns, new physical names."""
-        fresh = json.loads(TableDefinition.create(schema, metadata_names).to_metadata()["schemaString"])
+        fresh = json.loads(TableDefinition.create(schema, form).to_metadata()["schemaString"])
         fields = [self._ids.field(f["name"], f["type"]) for f in fresh["fields"]]
-        return TableDefinition(
+        made = TableDefinition(
             {
                 **self._metadata,
                 "schemaString": json.dumps({"type": "struct", "fields": fields}),
                 "configuration": {**self._metadata["configuration"], _HIGHEST_ID: str(self._ids.highest)},
             }
         )
+        made.follow(form)
+        return made
+
+    def follow(self, form: TableForm) -> None:
+        """Have the table's properties name the keys of `form`, and no others."""
+        if not form.properties and WATERMARK_KEY not in self._metadata["configuration"]:
+            return  # properties of these names are the owner's
+        others = {k: v for k, v in self._metadata["configuration"].items() if k not in KEY_PROPERTIES}
+        self._metadata = {**self._metadata, "configuration": others | form.properties}
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The physical names of the key that the properties name to readers; empty for a merged table."""
+        names: list[str] = json.loads(self._metadata["configuration"].get(PRIMARY_KEY, "[]"))
+        return tuple(self.physical(name) for name in names)
 
     def to_metadata(self) -> dict[str, Any]:
         """The content of a `metaData` action."""
@@ -83,10 +101,13 @@ class TableDefinition:
             "configuration": {**self._metadata["configuration"], _HIGHEST_ID: str(self._ids.highest)},
         }
 
-    def matches(self, schema: TableSchema, metadata_names: dict[str, str]) -> bool:
-        """Whether the table has exactly these columns and types, in any order."""
+    def matches(self, schema: TableSchema, form: TableForm) -> bool:
+        """Whether the table has exactly these columns and types, in any order, and its readers these keys."""
+        properties, keys = self._metadata["configuration"], form.properties
+        if any(properties.get(name) != keys.get(name) for name in (KEY_PROPERTIES if keys else [WATERMARK_KEY])):
+            return False
         wanted = {c.name: spark_type(c.type) for c in schema.columns}
-        wanted |= {name: _METADATA_TYPES[kind] for kind, name in metadata_names.items()}
+        wanted |= {name: _METADATA_TYPES[kind] for kind, name in form.names.items()}
         here = {f["name"]: f["type"] for f in self._fields}
         return wanted.keys() == here.keys() and all(same_type(wanted[name], here[name]) for name in wanted)
 

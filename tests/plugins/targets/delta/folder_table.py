@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.schema import TableSchema
 from replicator_target_delta.apply.key_lookup import Place
@@ -19,8 +21,10 @@ from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.log.table_state import State
 from replicator_target_delta.maintenance.compaction import key_columns, plan_packs, writer
+from replicator_target_delta.merge_on_read.append import AppendApply, Numbering
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.table_form import form_of
 from replicator_target_delta.schema.types import Layout
 
 
@@ -31,14 +35,24 @@ class FolderTable:
         self.config = DeltaConfig(path=str(folder), **settings)
         self.schema = schema
         self.storage = Storage(str(folder))
-        metadata = TableDefinition.create(schema, self.config.metadata_names()).to_metadata()
+        metadata = TableDefinition.create(schema, form_of(self.config, schema)).to_metadata()
+        self.properties = metadata["configuration"]
+        self.highest = 0
         self.state = State(0, metadata, Layout.of(json.loads(metadata["schemaString"])), FileIndex(), None)
 
     def apply(self, changes: TableChanges) -> None:
         """What `TableApply` does between the beginning and the commit."""
         place = Place(None, self.state, self.storage, self.config.target_file_bytes, self.config.soft_deletes)
-        names = self.config.metadata_names()
+        form = form_of(self.config, self.schema)
+        names = form.names
         stamper = Stamper(names, str(changes.identity))
+        if form.definition is not None:
+            append = AppendApply(
+                place, changes, stamper, form, Numbering(self.highest, changes.identity.first_sequence)
+            )
+            self._commit(append.write(), [])
+            self.highest = append.highest
+            return
         if self.schema.primary_key:
             made = KeyedApply(place, changes, stamper).run()
             self._commit(made.add, made.remove)
@@ -65,11 +79,17 @@ class FolderTable:
         key = tuple(self.state.layout[name].physical for name in self.schema.primary_key)
         self.state = State(self.state.version + 1, self.state.metadata, self.state.layout, files, None, key)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def arrow(self) -> pa.Table:
         """All live rows under their logical names, those that are kept as deleted included."""
-        layout, found = self.state.layout, []
+        layout = self.state.layout
+        found = [layout.physical.empty_table()]
         for file in self.state.files:
             vector, fields = file.vector, [c.arrow for c in layout.columns]
             found += list(live_rows(self.storage.root, file.location, vector, fields))
         names = [c.name for c in layout.columns]
-        return [row for part in found for row in part.rename_columns(names).to_pylist()]
+        return pa.concat_tables(found).rename_columns(names)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The same as dictionaries."""
+        found: list[dict[str, Any]] = self.arrow().to_pylist()
+        return found

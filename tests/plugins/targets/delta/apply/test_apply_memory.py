@@ -29,6 +29,7 @@ from replicator_target_delta.log.table_state import State
 from replicator_target_delta.schema.encoding import encode_rows
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.table_form import TableForm
 from replicator_target_delta.schema.types import Layout
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _batch(case: str, first: int, order: np.ndarray[Any, np.dtype[np.int64]]) ->
 
 def _place(folder: Path) -> Place:
     """A table that holds the keys 0 to `ROWS` - 1, and as much of a session as an apply in threads asks for."""
-    metadata = TableDefinition.create(SCHEMA, {}).to_metadata()
+    metadata = TableDefinition.create(SCHEMA, TableForm()).to_metadata()
     layout = Layout.of(json.loads(metadata["schemaString"]))
     storage = Storage(str(folder))
     files = []

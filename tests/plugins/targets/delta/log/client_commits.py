@@ -24,6 +24,7 @@ from replicator_target_delta.log.conditional_commit import ConditionalCommit
 from replicator_target_delta.log.transaction_log import TableLog
 from replicator_target_delta.plugin import session_settings
 from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.table_form import TableForm
 from tests.plugins.targets.delta.log.s3_commits import code_of
 from tests.services.http_gate import Fault, Gate
 from tests.services.spark.session import settings
@@ -80,7 +81,7 @@ class Scenes:
         return log
 
     def _create(self, log: TableLog) -> None:
-        metadata = TableDefinition.create(_SCHEMA, {}).to_metadata()
+        metadata = TableDefinition.create(_SCHEMA, TableForm()).to_metadata()
         log.begin().commit({"by": "first"}, writer="test", metadata=metadata)
 
     def _fail(self, fault: Fault, path: str = r"_delta_log/0+\d+\.json") -> None:

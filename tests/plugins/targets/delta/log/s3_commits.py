@@ -22,6 +22,7 @@ from replicator_target_delta.log.conditional_commit import ConditionalCommit
 from replicator_target_delta.log.transaction_log import TableLog
 from replicator_target_delta.plugin import session_settings
 from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.table_form import TableForm
 from tests.services.s3.server import Fault, S3Server
 from tests.services.s3.spark import s3a_settings
 from tests.services.spark.session import settings
@@ -47,7 +48,7 @@ class Scenes:
 
     def _table(self, name: str, scheme: str = "s3a") -> TableLog:
         log = TableLog(self._spark, f"{scheme}://{self._bucket}/{name}")
-        metadata = TableDefinition.create(_SCHEMA, {}).to_metadata()
+        metadata = TableDefinition.create(_SCHEMA, TableForm()).to_metadata()
         log.begin().commit({"by": "first"}, writer="test", metadata=metadata)
         return log
 

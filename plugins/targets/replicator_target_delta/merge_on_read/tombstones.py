@@ -1,0 +1,67 @@
+"""Which rows of a merge-on-read table say that their key is deleted, and how rows come to say so."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from replicator_sdk.batch import combined
+from replicator_sdk.merge_on_read import MergeOnReadDefinition
+from replicator_target_delta.schema.types import Layout
+
+Bools = npt.NDArray[np.bool_]
+_ANY_TEXT: Final = "deleted"
+
+
+class Tombstones:
+    """The tombstone key of one table; picklable.
+
+    Args:
+        layout: The table's columns.
+        definition: Its keys.
+    """
+
+    def __init__(self, layout: Layout, definition: MergeOnReadDefinition) -> None:
+        name = definition.tombstone_key
+        assert name is not None, "this target always names one"
+        self.field = layout[name].arrow
+        self._place = [column.name for column in layout.columns].index(name)
+        self._text = definition.tombstone_string_key_value
+
+    def mark(self, rows: pa.Table, deleted: Bools) -> pa.Table:
+        """`rows` of the table's physical schema, those that are `deleted` as tombstones."""
+        if not deleted.any():
+            return rows
+        values = pc.if_else(pa.array(deleted), self._value(), combined(rows.column(self._place)))
+        return rows.set_column(self._place, self.field, values)
+
+    def are(self, rows: pa.Table) -> Bools:
+        """Which of `rows`, a table with the tombstone's physical column, are tombstones."""
+        values = combined(rows.column(self.field.name))
+        if pa.types.is_boolean(values.type):
+            found = pc.fill_null(values, False)
+        elif self._text is not None:
+            found = pc.fill_null(pc.equal(values, self._text), False)
+        else:
+            found = pc.is_valid(values)
+        are: Bools = found.to_numpy(zero_copy_only=False)
+        return are
+
+    def _value(self) -> pa.Scalar:
+        """What a deleted row has: true, the text that says so, or any value of the type."""
+        kind, value = self.field.type, 0
+        given: Any = value
+        if pa.types.is_boolean(kind):
+            given = True
+        elif pa.types.is_string(kind):
+            given = _ANY_TEXT if self._text is None else self._text
+        elif pa.types.is_binary(kind):
+            given = _ANY_TEXT.encode()
+        elif pa.types.is_decimal(kind):
+            given = Decimal(value)
+        return pa.scalar(given, kind)
