@@ -69,7 +69,7 @@ class MissedDeletes:
         self._asked_at = 0.0
         self._due = 0.0
         self._looked: dict[TopicPartition, tuple[float, int]] = {}
-        """When all records from an offset on were there, and which one."""
+        """Until when that all records from an offset on were there is taken for so, and which offset."""
 
     def begin(self, offset: KafkaOffset) -> None:
         """The target has no rows of before `offset`, so none whose removal may be gone."""
@@ -154,15 +154,19 @@ class MissedDeletes:
         for tp, end in unread.items():
             if tp[0] in found or self._has_looked(tp, offset.next[tp]):
                 continue
+            began = time.monotonic()
             if self._has_gap(tp, offset.next[tp], end):
                 found[tp[0]] = _error(tp, offset, self._kept[tp[0]], late[tp], now)
             else:
-                self._looked[tp] = (time.monotonic(), offset.next[tp])
+                looked = time.monotonic()
+                # Looks at much that is unread take a part of the time only, however soon removals go.
+                pause = max(_SHORTEST, self._kept[tp[0]] / _PARTS, _PARTS * (looked - began))
+                self._looked[tp] = (looked + min(_LOOK_AGAIN_SECONDS, pause), offset.next[tp])
         return found
 
     def _has_looked(self, tp: TopicPartition, begin: int) -> bool:
-        at, there = self._looked.get(tp, (0.0, begin + 1))
-        return there <= begin and time.monotonic() - at < _LOOK_AGAIN_SECONDS
+        until, there = self._looked.get(tp, (0.0, begin + 1))
+        return there <= begin and time.monotonic() < until
 
     def _has_gap(self, tp: TopicPartition, begin: int, end: int) -> bool:
         """Whether an offset of a range has no record any more. All of it is fetched: only what is late is looked at."""

@@ -10,10 +10,12 @@ from typing import Any
 
 from replicator_runtime.assessment import PipelineAssessment, assess_pipeline
 from replicator_runtime.config import build_pipeline
+from replicator_runtime.engine.control.control import carry_out_alone
 from replicator_runtime.engine.control.reset import reset
 from replicator_sdk import TableId
 from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget
 from replicator_source_kafka import KafkaSource
+from replicator_state import ReplicatorDirectory
 from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
 from tests.services.kafka.broker import KafkaBroker
 
@@ -39,7 +41,7 @@ class MemoryCopy:
     """
 
     def __init__(self, folder: Path, broker: KafkaBroker, *, name: str = "shop", **settings: Any) -> None:
-        self._store = str(folder / name)
+        self._folder, self._store = folder, str(folder / name)
         MemoryStore.forget(self._store)
         self.document = PartitionedShop(folder, 1).document("memory", {"store": self._store})
         self.document |= {"name": name, "retries": {"maxDurationSeconds": 0}}
@@ -54,6 +56,15 @@ class MemoryCopy:
     def run(self) -> None:
         """Read to the end."""
         run_pipeline(self.document, Host(MemoryTarget, KafkaSource))
+
+    def ask(self, command: str, table: str) -> str:
+        """`replicator table COMMAND`, without a run; the code of its error, empty when it went well."""
+        requests = ReplicatorDirectory(str(self._folder / "state"), "default", self.document["name"]).requests()
+        asked = requests.submit(f"table.{command}", {"tables": [table]})
+        carry_out_alone(build_pipeline(self.document, host=Host(MemoryTarget, KafkaSource)))  # type: ignore[arg-type]
+        outcome = requests.outcome(asked.request_id)
+        assert outcome is not None
+        return outcome.code
 
     def reset(self) -> None:
         """`replicator reset`."""
