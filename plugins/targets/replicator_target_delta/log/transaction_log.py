@@ -64,6 +64,8 @@ _UNWRITABLE: Final = (
     "Parent path is not a directory",
     "Not a directory",
     "Mkdirs failed",
+    "401 Unauthorized",  # as Google's connector says it
+    "403 Forbidden",
 )
 
 
@@ -478,7 +480,7 @@ class translated(contextlib.AbstractContextManager["translated"]):  # noqa: N801
             raise NeedsUserError(
                 f"the target cannot write {self._path}: {text}",
                 code="RPL-3403",
-                hint="grant write rights on it, or choose another `path`",
+                hint="grant write rights on it, renew the credentials if they have expired, or choose another `path`",
             ) from error
         raise RetryableError(f"{name} at {self._path}: {text}", code="RPL-4401", hint="retried by itself") from error
 

@@ -29,6 +29,7 @@ def main() -> None:
                 "race": scenes.race(),
                 "faults": scenes.faults(),
                 "expired": scenes.expired(),
+                "refused": scenes.refused(403, 401),
                 "renames at once": scenes.renames(),
             }
         )

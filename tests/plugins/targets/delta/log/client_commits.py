@@ -187,6 +187,16 @@ class Scenes:
         state = log.begin().state
         return [code, state.version, state.stored]
 
+    def refused(self, *statuses: int) -> list[str]:
+        """The codes with which a log that may not be read is opened, one for each status of the answer; then with that right."""
+        log = self._table("refused")
+        codes = []
+        for status in statuses:
+            self._server.plan(Fault("", "refused", 1000, status))
+            codes.append(code_of(log.forget))
+            self._server.clear()
+        return [*codes, code_of(log.forget)]
+
     def renames(self) -> bool:
         """Whether the store renames a folder as one step."""
         return renames_at_once(self._spark, self._root)

@@ -39,6 +39,7 @@ def main(address: str, port: str, bucket: str) -> None:
         "race": scenes.race(),
         "faults": scenes.faults(Fault(status=429)),
         "expired": scenes.expired(),
+        "refused": scenes.refused(403, 401),
         "renames at once": scenes.renames(),
         "careless": _careless(scenes, server, bucket),
         "large": commit_files(spark, f"{root}/large/_delta_log").create("x.json", b"1" * _MORE_THAN_A_PART),

@@ -58,6 +58,10 @@ def test_a_table_that_is_deleted_and_created_again_on_azure_begins_at_version_0(
     assert found["again"] == [2, 0, {"by": "first"}, True]
 
 
+def test_a_log_on_azure_that_may_not_be_read_is_the_users_business(found: dict[str, Any]) -> None:
+    assert found["refused"] == ["RPL-3403", "RPL-3403", "done"]
+
+
 def test_files_of_a_table_on_azure_are_found_read_and_deleted(found: dict[str, Any]) -> None:
     assert found["files"] == [3, "123", [], None]
 

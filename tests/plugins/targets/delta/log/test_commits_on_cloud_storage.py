@@ -71,6 +71,10 @@ def test_credentials_that_expire_during_a_commit_leave_none_and_the_next_has_its
     assert found.scenes["expired"] == ["RPL-3403", 1, {"n": 2}]
 
 
+def test_a_log_on_cloud_storage_that_may_not_be_read_is_the_users_business(found: Found) -> None:
+    assert found.scenes["refused"] == ["RPL-3403", "RPL-3403", "done"]
+
+
 def test_files_of_a_table_on_cloud_storage_are_found_read_and_deleted(found: Found) -> None:
     assert found.scenes["files"] == [3, "123", [], None]
 
