@@ -27,6 +27,7 @@ _SHARED_HINTS = {
     "NEW_SNAPSHOT",
     "OWN_PIPELINE",
     "REFILL",
+    "REFILL_TABLE",
     "SUPERSEDED_HINT",
 }
 

@@ -18,6 +18,9 @@ FROM_NEW_SNAPSHOT = "let the connector snapshot its tables again, set `startFrom
 REFILL = "raise delete.retention.ms of the topic above the longest time in which nothing is read, then `replicator reset PIPELINE`: every table is emptied and filled from the topics; or, where the tables' rows are never removed, set `onMissedDeletes` to warn before it"
 """For compacted topics, which still have the newest values of each key."""
 
+REFILL_TABLE = "raise delete.retention.ms of the topic above the longest time in which nothing is read, then `replicator reset PIPELINE`: every table is emptied and filled from the topics; or, for this table alone, take it out of `tables` (by `exclude`) and its topic out of `topics` or `topicPattern`, and replicate it by a pipeline of its own, with another `name` and target folder; or, where the tables' rows are never removed, set `onMissedDeletes` to warn before it"
+"""The same for one table."""
+
 OWN_PIPELINE = "let the connector snapshot the table again; take it out of `tables` (by `exclude`) and its topic out of `topics` or `topicPattern`, and replicate it by a pipeline of its own, with another `name` and target folder"
 """For one table whose topic lost some of its changes."""
 

@@ -16,7 +16,7 @@ from replicator_sdk.errors import HistoryLostError, ReplicatorError, TableHistor
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.schema import TableId
 from replicator_sdk.source import EventReaderDefinition
-from replicator_source_kafka.client.diagnosis import NEW_SNAPSHOT, OWN_PIPELINE, REFILL
+from replicator_source_kafka.client.diagnosis import NEW_SNAPSHOT, OWN_PIPELINE, REFILL_TABLE
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats.flat.table_name import table_of_topic
 from replicator_source_kafka.offset import KafkaOffset
@@ -190,7 +190,7 @@ def of_table(error: ReplicatorError, table: TableId) -> ReplicatorError:
             code="RPL-3990",
             table=str(table),
             position=error.position,
-            hint=REFILL,
+            hint=REFILL_TABLE,
         )
     if isinstance(error, HistoryLostError):
         return TableHistoryLostError(

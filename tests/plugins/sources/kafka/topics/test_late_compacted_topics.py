@@ -288,7 +288,7 @@ def test_a_login_that_may_not_see_settings_is_said_to_see_nothing_until_it_may(
 
 
 def test_a_table_of_topics_is_not_copied_again_by_itself(tmp_path: Path, kafka: KafkaBroker) -> None:
-    """So the next step of RPL-3989 and RPL-3990 is a reset."""
+    """So the next step of RPL-3989 and RPL-3990 is a reset, or a pipeline of its own."""
     with topics_of(kafka, "orders") as topics:
         kafka.alter_topic(topics["orders"], **CLEANED, delete_retention_ms=SOON)
         kafka.produce(topics["orders"], rows([1, 2, 3]))
@@ -297,3 +297,26 @@ def test_a_table_of_topics_is_not_copied_again_by_itself(tmp_path: Path, kafka: 
         lose_a_removal(kafka, topics["orders"], 2)
         assert stopped(copy)[0] in MISSED
         assert copy.ask("resync", "orders") == "RPL-1222"
+
+
+def test_a_table_whose_removals_are_gone_is_filled_by_a_pipeline_of_its_own(tmp_path: Path, kafka: KafkaBroker) -> None:
+    with topics_of(kafka, "orders", "others") as topics:
+        kafka.alter_topic(topics["orders"], **CLEANED, delete_retention_ms=SOON)
+        for topic in topics.values():
+            kafka.produce(topic, rows([1, 2, 3]))
+        copy = copy_of(tmp_path, kafka, topics, distributed=False)
+        copy.run()
+        lose_a_removal(kafka, topics["orders"], 2)
+        with pytest.raises(ReplicatorError, match=r"RPL-3990.*by a pipeline of its own"):
+            copy.run()
+        kafka.alter_topic(topics["orders"], **CLEANED, delete_retention_ms=LATER)
+        copy.document["tables"] = [{"table": "orders", "exclude": True}]
+        copy.source["topics"] = [topics["others"]]
+        own = copy_of(tmp_path, kafka, {"orders": topics["orders"]}, distributed=False, name="own")
+        for number in (5, 6, 7):
+            for topic in topics.values():
+                kafka.produce(topic, [*rows([number]), *removals([number - 1])])
+            copy.run()
+            own.run()
+            assert ids(copy, "others") == [1, 2, 3, number]
+            assert ids(own, "orders") == [1, 3, number, 9]
