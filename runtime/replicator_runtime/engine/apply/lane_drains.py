@@ -100,6 +100,7 @@ class LaneDrain:
             if step is not None:
                 self._apply(consumer, step)
             elif self._last.is_set():
+                run.totals.save_soon(at_once=True)  # once the lane is forgotten its files go, and no one counts them
                 failpoint("engine.lane.emptied")
                 return True
             if self._lane.rows <= limits.max_rows and self._lane.nbytes <= limits.max_bytes:

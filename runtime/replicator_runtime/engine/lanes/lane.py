@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +25,7 @@ from replicator_runtime.engine.lanes.lane_file import (
 from replicator_runtime.engine.lanes.lane_path import find_path, leading_to
 from replicator_sdk import BatchIdentity, Position, TableChanges, TableSchema
 from replicator_sdk.change_archive.ddl_json import event_json, event_of, event_values
+from replicator_sdk.errors import SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 register("engine.lane.before_write", "engine.lane.after_write")
 _PART_BYTES: Final = 32 << 20
+_COUNTERS: Final = ("dml.insert", "dml.update", "dml.delete", "ddl")
 _ALIKE: Final = ("schema", "overlap", "dropsLostUpdates", "unordered")
 
 
@@ -89,7 +91,9 @@ class Lane:
         known = [entry for found in names if (entry := LaneEntry.of(found)) is not None and entry.lane == name]
         path = self._whole_path(known, position_name(base))
         self.is_joined = path is not None
-        self.drained = [file for entry in leading_to(known, position_name(base)) for file in _files(entry)]
+        leading = leading_to(known, position_name(base))
+        self.drained = [file for entry in leading for file in _files(entry)]
+        self._base, self._led_to = base, {entry.ends: entry for entry in leading}
         self._entries = deque(path or ())
         self._rows = sum(entry.rows for entry in self._entries)
         self._nbytes = sum(entry.nbytes for entry in self._entries)
@@ -112,6 +116,27 @@ class Lane:
         """When the first of it was written, in seconds since 1970; None when it is empty."""
         with self._lock:
             return self._entries[0].at if self._entries else None
+
+    def drained_counts(self, after: Position) -> Mapping[str, int]:
+        """What the files of `drained` hold after this position, by the names of counters; files that are gone count nothing.
+
+        Raises:
+            ReplicatorError: As the store fails.
+        """
+        found, at = Counter[str](), position_name(self._base)
+        while (
+            entry := self._led_to.pop(at, None)
+        ) is not None:  # one way back: what is between two positions is the same on each
+            try:
+                header = self._read(entry.name)[0]
+            except SnapshotNeededError:
+                break
+            if Position.from_json(header["end"], self._read_offset) <= after:
+                break
+            operations = (0, 0, 0) if "event" in header else header["operations"]
+            found.update(dict(zip(_COUNTERS, (*operations, int("event" in header)), strict=True)))
+            at = entry.begins
+        return found
 
     # --- written
 

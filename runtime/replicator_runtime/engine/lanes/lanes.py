@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.lanes.lane import Lane
 from replicator_runtime.engine.lanes.lane_ends import LaneEnds
+from replicator_sdk import Position
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import Position, TableId
+    from replicator_sdk import TableId
 
 register("engine.lane.tidied")
 
@@ -63,11 +64,20 @@ class Lanes:
             return (
                 f"it ends at {lane.end}, although changes up to {reached} were put into it: some of its files are gone"
             )
+        self._count_drained(record, lane, base)
         if record.pause.base == base:  # as it is stored: no attempt opens the lane before it
             self._drained += lane.drained
         self._lanes[record.table] = lane
         self.show(record)
         return ""
+
+    def _count_drained(self, record: TableRecord, lane: Lane, base: Position) -> None:
+        """Count what the target has of the lane and no count has, since a run was killed between the two; durable when this returns."""
+        totals, copy = self._run.totals, record.snapshot
+        after = totals.begin(record.table, record.copy_id, None if copy is None else Position(copy.first), base, None)
+        if after is not None and any((counts := lane.drained_counts(after)).values()):
+            totals.add(record.table, record.copy_id, base, counts)
+            totals.save()
 
     def save_ends(self) -> None:
         """Store where the lanes end, durable when this returns; called before an offset is saved that is after these ends.
