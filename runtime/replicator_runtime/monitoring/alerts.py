@@ -204,7 +204,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="ReplicatorSourceSilent",
-        expression=f"{_PER_PIPELINE} (replicator_source_silent_seconds) > 30",
+        expression=f"{_PER_PIPELINE} (replicator_source_silent_seconds) > 10",
         minutes=2,
         severity="page",
         summary="The source of {{ $labels.pipeline }} has not answered for {{ $value | humanizeDuration }}",

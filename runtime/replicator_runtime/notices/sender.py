@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 _FIRST_WAIT: Final = 2.0
 _LONGEST_WAIT: Final = 300.0
-_BETWEEN_MESSAGES: Final = 15.0
+_TWO_MESSAGES: Final = 15.0
 _HANGS_AFTER: Final = 60.0
 
 
 class Sender:
     """Has at most one message on its way. Asked by one thread; that one never waits for the service.
 
-    After a failure the next message may go after 2 seconds, then after twice as long each time, up to 5 minutes. After a message that
-    arrived 15 seconds pass, so that what comes piece by piece goes into one.
+    After a failure the next message may go after 2 seconds, then after twice as long each time, up to 5 minutes. At most two
+    messages arrive within 15 seconds: what comes piece by piece goes into one, and what is new after a quiet time, or after something was over, at once.
 
     Args:
         destination: Where to.
@@ -35,7 +35,7 @@ class Sender:
     def __init__(self, destination: Destination) -> None:
         self.destination = destination
         self.failures = 0
-        self._answered_at = self._not_before = 0.0
+        self._answered_at = self._not_before = self._arrived_at = 0.0
         self._sent_at = 0.0
         self._is_known_to_hang = False
         self._on_its_way: tuple[tuple[Key, ...], tuple[Key, ...]] | None = None
@@ -75,8 +75,12 @@ class Sender:
         began, ended = self._on_its_way
         self._on_its_way = None
         self.failures = self.failures + 1 if why else 0
-        wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(self.failures - 1, 10)) if why else _BETWEEN_MESSAGES
-        self._answered_at, self._not_before = now, now + wait
+        self._answered_at = now
+        if why:
+            self._not_before = now + min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(self.failures - 1, 10))
+        else:
+            is_known = self._arrived_at <= now  # else the clock was turned back
+            self._not_before, self._arrived_at = self._arrived_at + _TWO_MESSAGES if is_known else now, now
         return why, began, ended
 
     def close(self) -> None:

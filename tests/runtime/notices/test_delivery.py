@@ -100,15 +100,36 @@ def test_what_is_too_long_for_a_service_is_cut_and_not_refused_each_time(monkeyp
     assert len(webhook.messages) == 3, "cut in two where the URL asks for it"
 
 
-def test_a_clock_that_is_turned_back_holds_no_message_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "send", lambda *_: "")
-    one = Sender(_one("json://127.0.0.1/x"))
-    ahead = 1_000_000.0
-    one.send(MESSAGE, (), (), ahead)
+def _arrives(one: Sender, at: float) -> None:
+    one.send(MESSAGE, (), (), at)
     until = time.monotonic() + 60
-    while one.result(ahead) is None:
+    while one.result(at) is None:
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_of_three_messages_the_third_arrives_fifteen_seconds_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So what begins right after something was over is reported as soon as what begins at another time."""
+    monkeypatch.setattr(module, "send", lambda *_: "")
+    one = Sender(_one("json://127.0.0.1/x"))
+    _arrives(one, 1000.0)
+    assert one.may_send(1000.1)
+    _arrives(one, 1004.0)
+    assert not one.may_send(1014.0)
+    assert one.may_send(1015.0)
+    _arrives(one, 1015.0)
+    assert not one.may_send(1018.0)
+    assert one.may_send(1019.0)
     one.close()
+
+
+def test_a_clock_that_is_turned_back_holds_no_message_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "send", lambda *_: "")
+    one, ahead = Sender(_one("json://127.0.0.1/x")), 1_000_000.0
+    for at in (ahead, ahead + 1):
+        _arrives(one, at)
     assert not one.may_send(ahead + 1), "messages are not sent one after the other"
     assert one.may_send(10.0)
+    _arrives(one, 10.0)
+    assert one.may_send(10.1), "it arrived long before the last one, as the clock has it"
+    one.close()

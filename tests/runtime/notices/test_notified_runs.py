@@ -37,7 +37,7 @@ def webhook(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
     monkeypatch.setattr(conditions, "SURE_SECONDS", 0.2)
     monkeypatch.setattr(conditions, "_SETTLE_SECONDS", 0.5)
     monkeypatch.setattr(sender, "_FIRST_WAIT", 0.1)
-    monkeypatch.setattr(sender, "_BETWEEN_MESSAGES", 0.1)
+    monkeypatch.setattr(sender, "_TWO_MESSAGES", 0.1)
     monkeypatch.setenv("REPLICATOR_SECRET_HOOK", TOKEN)
     with serving(Webhook()) as served:
         shop.document["notifications"] = [

@@ -71,7 +71,7 @@ def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
     for module in (notifying, lineage):  # a busy machine is to lose no last message
         monkeypatch.setattr(module, "_END_SECONDS", 60.0)
     monkeypatch.setattr(conditions, "SURE_SECONDS", 0.2)
-    monkeypatch.setattr(sender, "_BETWEEN_MESSAGES", 0.1)
+    monkeypatch.setattr(sender, "_TWO_MESSAGES", 0.1)
     for name, secret in SECRETS.items():
         monkeypatch.setenv(f"REPLICATOR_SECRET_{name.upper()}", secret)
     with serving(Webhook()) as served:
