@@ -26,6 +26,7 @@ from bench.report import render
 _ON_POSTGRES: dict[str, Callable[[Orders, Plan, Book], None]] = {
     "snapshot": postgres.snapshot,
     "backlog": postgres.backlog,
+    "observed": postgres.observed,
     "decode": postgres.decode,
     "latency": latency,
     "paused": paused,

@@ -15,7 +15,7 @@ from bench.comparisons.commits import COMMITS, LENGTHS
 from bench.comparisons.commits import what as commit_after
 from bench.comparisons.many_tables import COUNTS, TABLES, seconds, share
 from bench.comparisons.paused import BEFORE, BESIDE, PAUSED
-from bench.comparisons.postgres import BACKLOG, DECODE, SNAPSHOT
+from bench.comparisons.postgres import BACKLOG, DECODE, OBSERVED, SNAPSHOT, WITHOUT
 from bench.comparisons.topics import ONE_CORE, TOPIC
 from bench.comparisons.turns import Plan
 from bench.comparisons.verified import COPIED, VERIFIED, VERIFY
@@ -49,6 +49,11 @@ def _ratio(scenario: str, side: str) -> Callable[[Book], float | None]:
         return ours / theirs if ours and theirs else None
 
     return value
+
+
+def _observed(book: Book) -> float | None:
+    ours, theirs = (book.median(OBSERVED, side, "CPU s, large run") for side in ("ours", WITHOUT))
+    return ours / theirs if ours and theirs else None
 
 
 def _against(name: str, scenario: str, side: str, least: float) -> Goal:
@@ -100,6 +105,7 @@ def goals(plan: Plan) -> tuple[Goal, ...]:
         _against("backlog, merged", BACKLOG, "pg_recvlogical", 0.3),
         _against("backlog, merged", BACKLOG, "Debezium-jdbc", 6),
         _against("backlog, merged", BACKLOG, "Debezium-iceberg", 2),
+        Goal("backlog, CPU s observed ÷ unobserved", "≤ 1.02 ×", _observed, _at_most(1.02)),
         _against("decode alone", DECODE, "Debezium engine", 2),
         Goal("latency p50, s", "≤ 3", _number("latency", "s, p50"), _at_most(3)),
         Goal("latency p99, s", "≤ 8", _number("latency", "s, p99"), _at_most(8)),

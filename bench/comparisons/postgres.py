@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
-from bench.comparisons.turns import Copy, Plan, copies, drains, piped, scratch
+from bench.comparisons.turns import Copy, Drain, Plan, copies, drains, piped, scratch
 from bench.data.postgres_orders import Orders
 from bench.measure import Book, Measured
 from bench.ours import Ours, decoding
 from bench.peers import debezium, dlt_connectorx, kafka, recvlogical
 from bench.peers.connect import IcebergSink, JdbcSink
+from tests.runtime.notices.webhook import Webhook, serving
+from tests.services.processes import LOOPBACK
 
-SNAPSHOT, BACKLOG, DECODE = "snapshot", "backlog", "decode"
+SNAPSHOT, BACKLOG, DECODE, OBSERVED = "snapshot", "backlog", "decode", "observed"
+WITHOUT = "ours, unobserved"
 
 
 def snapshot(orders: Orders, plan: Plan, book: Book) -> None:
@@ -39,6 +43,30 @@ def backlog(orders: Orders, plan: Plan, book: Book) -> None:
         }
         drains(BACKLOG, orders, plan, book, sides)
     orders.forget()
+
+
+def observed(orders: Orders, plan: Plan, book: Book) -> None:
+    """A backlog with metrics, a freshness objective, lineage and notifications, and the same without; in turn, on the same log."""
+    orders.make("orders", plan.rows)
+    with scratch(plan.folder / OBSERVED) as folder, serving(Webhook()) as webhook:
+        settings: dict[str, Any] = {
+            "metrics": {"address": f"{LOOPBACK}:0"},
+            "slo": {"percent": 99, "minutes": 5},
+            "lineage": {"transport": {"type": "file", "log_file_path": str(folder / "lineage"), "append": True}},
+            "notifications": [{"url": webhook.url()}],
+        }
+        replicators = {
+            "ours": Ours(orders, folder / "observed", ["orders"], **settings),
+            WITHOUT: Ours(orders, folder / "plain", ["orders"]),
+        }
+        for replicator in replicators.values():
+            replicator.until_current()
+        drains(OBSERVED, orders, plan, book, {side: _drain(one) for side, one in replicators.items()})
+    orders.forget()
+
+
+def _drain(replicator: Ours) -> Drain:
+    return lambda _: replicator.until_current()
 
 
 def decode(orders: Orders, plan: Plan, book: Book) -> None:
