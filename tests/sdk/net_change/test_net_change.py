@@ -264,6 +264,31 @@ def test_a_moved_row_takes_a_column_it_does_not_send_from_the_target_under_its_f
     assert net.written.unresolved["a"].tolist() == [True]
 
 
+def test_a_plan_that_keeps_each_change_has_a_row_for_each_and_the_keys_that_rows_left() -> None:
+    """What a change does not send comes from the change before it, also over a move, or from the target."""
+    schema = make_schema({"id": INT64, "a": STRING, "b": STRING}, ("id",))
+    rest = frozenset({"b"})
+    first = [
+        Change(INSERT, {"id": 1, "a": "x", "b": "y"}),
+        Change(UPDATE, {"id": 1, "a": "z", "b": None}, unchanged=rest),
+    ]
+    second = [
+        Change(UPDATE, {"id": 2, "a": "z", "b": None}, {"id": 1, "a": None, "b": None}, rest),
+        Change(DELETE, {"id": 2, "a": "z", "b": "y"}, {"id": 2, "a": None, "b": None}),
+        Change(UPDATE, {"id": 9, "a": "n", "b": None}, unchanged=rest),
+    ]
+    batches = [make_batch(schema, first), make_batch(schema, [], 3), make_batch(schema, second, 3)]
+    plan = NetPlan(lambda: iter(batches), schema, overlap=False, keeps_each=True)
+    parts = list(plan.parts())
+    assert [len(part) for part in parts] == [2, 3]
+    rows = [tuple(row.values()) for part in parts for row in part.rows.to_pylist()]
+    assert rows == [(1, "x", "y"), (1, "z", "y"), (2, "z", "y"), (2, "z", "y"), (9, "n", None)]
+    assert [part.sequence.tolist() for part in parts] == [[1, 2], [3, 4, 5]]
+    assert plan.op.tolist() == [INSERT, UPDATE, UPDATE, DELETE, UPDATE]
+    assert (plan.deletes.to_pylist(), plan.removed_by.tolist()) == ([{"id": 1}], [2])
+    assert (parts[1].origin_rows.tolist(), parts[1].origin.to_pylist()) == ([2], [{"id": 9}])
+
+
 def test_float_keys_hold_nan_equal_and_zeros_equal() -> None:
     rows = [{"id": float("nan"), "a": "1"}, {"id": 0.0, "a": "2"}]
     changes = [Change(INSERT, r) for r in rows]

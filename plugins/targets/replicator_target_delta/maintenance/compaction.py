@@ -1,5 +1,7 @@
 """Puts small files together, leaves deleted rows out and puts rows in the order of their keys, in one commit that changes no data.
 
+Of a merge-on-read table it also leaves rows out that no reader sees (`merge_on_read/folding.py`).
+
 Spark's OPTIMIZE does the same through the JVM's rows: on two cores a table of a million rows took it half a minute, in
 which nothing could be applied. Executors take whole columns from file to file in a tenth of that.
 """
@@ -27,6 +29,7 @@ from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.log.table_state import State
 from replicator_target_delta.maintenance.clustering import TOGETHER, Ranges, key_ranges, plan_merges
+from replicator_target_delta.merge_on_read.folding import Folding, folding_of, read_key
 from replicator_target_delta.table import TargetTable
 
 if TYPE_CHECKING:
@@ -64,6 +67,7 @@ class PackWriter:
     key: tuple[str, ...]
     pieces: int
     level: int
+    folding: Folding | None = None
 
     def write(self) -> list[dict[str, Any]]:
         """The contents of the `add` actions of new files with the live rows of the pack's files; all its rows are in memory."""
@@ -71,13 +75,19 @@ class PackWriter:
         parts = [rows for location, vector in self.files for rows in live_rows(self.root, location, vector, fields)]
         if not any(part.num_rows for part in parts):
             return []
-        made = [write_data_file(Storage(self.root), rows) for rows in self._pieces(pa.concat_tables(parts))]
+        rows = pa.concat_tables(parts)
+        stay = rows if self.folding is None else self.folding.fold(self.root, rows)
+        if not stay.num_rows:
+            return []
+        pieces = -(-self.pieces * stay.num_rows // rows.num_rows)
+        del rows, parts
+        made = [write_data_file(Storage(self.root), piece) for piece in self._pieces(stay, pieces)]
         return [{**add, "tags": {LEVEL_TAG: str(self.level)}} if self.level else add for add in made]
 
-    def _pieces(self, rows: pa.Table) -> Iterator[pa.Table]:
+    def _pieces(self, rows: pa.Table, pieces: int) -> Iterator[pa.Table]:
         """The rows in the order of the key; one piece at a time is copied."""
         order = pc.sort_indices(rows, [(name, "ascending") for name in self.key]) if self.key else None
-        size = -(-rows.num_rows // self.pieces)
+        size = -(-rows.num_rows // pieces)
         for start in range(0, rows.num_rows, size):
             yield rows.slice(start, size) if order is None else rows.take(order.slice(start, size))
 
@@ -130,14 +140,16 @@ def _report(
 def key_columns(state: State) -> list[pa.Field]:
     """The columns of the key that rows can be put in order by, as far as they are known and still there."""
     fields = {column.physical: column.arrow for column in state.layout.columns}
-    return [fields[name] for name in state.key if name in fields and is_ordered(fields[name].type)]
+    key = state.key or read_key(state)
+    return [fields[name] for name in key if name in fields and is_ordered(fields[name].type)]
 
 
 def writer(pack: Pack, root: str, state: State) -> PackWriter:
     """What writes `pack` of the table at `root`."""
     files = tuple((file.location, file.vector) for file in pack.files)
     names = tuple(field.name for field in key_columns(state))
-    return PackWriter(root, files, state.layout.physical, names, pack.pieces, pack.level)
+    folding = folding_of(state, pack.files)
+    return PackWriter(root, files, state.layout.physical, names, pack.pieces, pack.level, folding)
 
 
 def plan_packs(files: FileIndex, key: list[pa.Field], file_bytes: int, merges: int) -> list[Pack]:

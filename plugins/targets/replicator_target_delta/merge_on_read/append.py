@@ -226,7 +226,8 @@ class AppendApply:
         deleted = self._tombstones.are(old)
         order = by_freshness(key, [old.column(field.name) for field in self._watermarks], deleted)
         latest = order[last_of_each(key[order])]
-        alive = latest[~deleted[latest]]
+        # A row that the source itself marks as deleted is there, with values.
+        alive = latest if self._form.tombstone_is_sent else latest[~deleted[latest]]
         place = np.full(count, _NOWHERE, np.int64)
         place[key[alive]] = alive
         return place[codes], old

@@ -20,7 +20,7 @@ from replicator_target_delta.file_index.file_index import FileIndex
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.log.table_state import State
-from replicator_target_delta.maintenance.compaction import key_columns, plan_packs, writer
+from replicator_target_delta.maintenance.compaction import Pack, key_columns, plan_packs, writer
 from replicator_target_delta.merge_on_read.append import AppendApply, Numbering
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
@@ -73,6 +73,13 @@ class FolderTable:
         gone = self.state.files.actions(file for pack in packs for file in pack.files)
         self._commit([DataFile(add) for add in adds], gone)
         return len(gone)
+
+    def fold(self, left: int) -> None:
+        """Write the files again as one pack, but for the `left` oldest ones."""
+        files = list(self.state.files)[left:]
+        if files:
+            adds = writer(Pack(files, 1, 0), self.storage.root, self.state).write()
+            self._commit([DataFile(add) for add in adds], self.state.files.actions(files))
 
     def _commit(self, add: Sequence[DataFile], remove: Sequence[DataFile]) -> None:
         files = self.state.files.changed(add, remove)
