@@ -40,9 +40,9 @@ class Pair:
         """Random changes."""
         self._tables.trade(10)
 
-    def change_stock(self) -> None:
-        """Changes of one of the tables only."""
-        rows = [{"place": "x", "item": 1000 + number, "n": number} for number in range(9)]
+    def change_stock(self, first: int = 1000) -> None:
+        """Nine new rows of one of the tables only, with keys from `first` on."""
+        rows = [{"place": "x", "item": first + number, "n": number} for number in range(9)]
         self._tables.execute(Step("insert", "stock", {"rows": rows}))
 
     def change_structure(self) -> None:
