@@ -13,6 +13,7 @@ from replicator_runtime.engine.worker import RunResult, run
 if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline
     from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.run_state.spark_handle import SparkHandle
 
 ResultT = TypeVar("ResultT")
 
@@ -80,11 +81,19 @@ class Execution(InThread[RunResult]):
         pipeline: Which.
         until_current: As of `run`.
         began: Likewise; called in the engine's thread.
+        spark: Likewise.
     """
 
     def __init__(
-        self, pipeline: Pipeline, *, until_current: bool = False, began: Callable[[Run], None] | None = None
+        self,
+        pipeline: Pipeline,
+        *,
+        until_current: bool = False,
+        began: Callable[[Run], None] | None = None,
+        spark: SparkHandle | None = None,
     ) -> None:
         super().__init__(
-            lambda stop, progress: run(pipeline, until_current=until_current, stop=stop, progress=progress, began=began)
+            lambda stop, progress: run(
+                pipeline, until_current=until_current, stop=stop, progress=progress, began=began, spark=spark
+            )
         )

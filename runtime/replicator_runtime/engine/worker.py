@@ -25,6 +25,7 @@ from replicator_runtime.engine.run_state.error_policy import Verdict, as_replica
 from replicator_runtime.engine.run_state.open_run import delete_former_rows, keeping_lease, open_run
 from replicator_runtime.engine.run_state.request_watch import watching_requests
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
+from replicator_runtime.engine.run_state.spark_handle import SparkHandle
 from replicator_runtime.engine.run_state.status import StatusWriter
 from replicator_runtime.engine.run_state.unknown_errors import REPEATED, summary, unexpected, without_values
 from replicator_runtime.engine.schedule.freshness import measuring_freshness
@@ -84,6 +85,7 @@ def run(
     stop: threading.Event | None = None,
     progress: Progress | None = None,
     began: Callable[[Run], None] | None = None,
+    spark: SparkHandle | None = None,
 ) -> RunResult:
     """Run a pipeline in this process and thread until it is to stop.
 
@@ -93,15 +95,20 @@ def run(
         stop: Set it to stop: what is gathered is applied and saved first.
         progress: Where to report; readable from other threads meanwhile.
         began: Called with the run once it has the lease.
+        spark: The run's Spark session, which the caller may have begun; stopped at the end.
 
     Raises:
         ReplicatorError: When the run cannot go on; nothing is lost, a later run continues.
     """
     only = pipeline.config.snapshot.mode == "only"
-    with open_run(pipeline, stop, progress, wait_seconds=_COMMAND_SECONDS) as started:
-        if began is not None:
-            began(started)
-        return _run(started, until_current=until_current or only)
+    spark = spark or SparkHandle(pipeline)
+    try:
+        with open_run(pipeline, stop, progress, wait_seconds=_COMMAND_SECONDS, spark=spark) as started:
+            if began is not None:
+                began(started)
+            return _run(started, until_current=until_current or only)
+    finally:
+        spark.stop()
 
 
 def _run(run: Run, *, until_current: bool) -> RunResult:
@@ -290,6 +297,7 @@ class _Attempts:
         run, has_waited = self._run, False
         while not run.stop.is_set() and (found := stored_pause(run.store)) is not None:
             self._snapshots.end_all()
+            run.spark.stop_unasked()
             if self._until_current:
                 raise NeedsUserError(
                     f"the replicator is {found}", code="RPL-1247", hint="`replicator resume NAME` lets it go on"

@@ -37,8 +37,11 @@ _LOCAL = re.compile(r"local(?:\[(?P<cores>\*|\d+)(?:,\s*\d+)?\])?")
 _LOOPBACK = "127.0.0.1"
 _FEW_CORES = frozenset({"local", "local[1]", "local[2]"})
 """Masters without a core to spare for a collector that works beside: Java chooses one wherever it sees two cores."""
+_WRITES_AT_END = re.compile(r"AtExit|FlightRecord|-agent|-javaagent")
+_LISTENING = ("spark.extraListeners", "spark.sql.queryExecutionListeners", "spark.plugins", "spark.metrics.conf")
 _lock = threading.Lock()
 _started: weakref.WeakSet[SparkSession] = weakref.WeakSet()  # the sessions that are ours
+_children_before: frozenset[int] | None = None  # the processes that are not the virtual machine which is being started
 _scratch: list[Scratch] = []  # of the virtual machine that is ours
 
 
@@ -95,11 +98,26 @@ def stop_session(session: SparkSession) -> None:
         if session not in _started:
             return
         _started.discard(session)
-        if _java_lives():
+        may_kill = _java_lives() and _needs_no_goodbye(session)
+        if _java_lives() and not may_kill:
             with contextlib.suppress(Exception):  # it may die meanwhile; what counts is that it is gone afterwards
                 session.stop()
         _forget_context()
-        _end_java()
+        _end_java(at_once=may_kill)
+
+
+def end_starting_java() -> None:
+    """Kill the Java virtual machine that another thread of this process is starting, so that `build_session` fails there at once.
+
+    Does nothing while none is started; safe from any thread.
+    """
+    others = _children_before
+    if others is None:
+        return
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process().children():
+            if child.pid not in others:
+                child.kill()
 
 
 def is_dead(session: SparkSession) -> bool:
@@ -229,7 +247,7 @@ def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with _launched_with(settings):
+        with _launched_with(settings), _may_be_ended():
             with step("spark.java"):
                 start_gateway(settings)
             with step("spark.context"):
@@ -245,6 +263,17 @@ def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]
         ) from error
     _started.add(session)
     return session
+
+
+@contextlib.contextmanager
+def _may_be_ended() -> Iterator[None]:
+    """While it is entered, what this process starts can be killed by `end_starting_java`."""
+    global _children_before  # noqa: PLW0603 - as `_started`, of the process
+    _children_before = frozenset(child.pid for child in psutil.Process().children())
+    try:
+        yield
+    finally:
+        _children_before = None
 
 
 def _about_packages(settings: Mapping[str, str]) -> str:
@@ -333,9 +362,8 @@ def _forget_context() -> None:
     context: Any = SparkContext._active_spark_context  # noqa: SLF001
     if context is not None:
         server = getattr(context, "_accumulatorServer", None)
-        if server is not None:
-            with contextlib.suppress(Exception):
-                server.shutdown()
+        if server is not None:  # its loop looks twice a second whether it is to end
+            threading.Thread(target=_end_server, args=(server,), name="accumulators", daemon=True).start()
         context._accumulatorServer = context._jsc = None  # noqa: SLF001
     SparkContext._active_spark_context = None  # noqa: SLF001
     SparkSession._instantiatedSession = None  # noqa: SLF001
@@ -343,13 +371,35 @@ def _forget_context() -> None:
     SQLContext._instantiatedContext = None  # noqa: SLF001
 
 
-def _end_java() -> None:
+def _end_server(server: Any) -> None:
+    with contextlib.suppress(Exception):
+        server.shutdown()
+
+
+def _needs_no_goodbye(session: SparkSession) -> bool:
+    """Whether nothing is lost when the virtual machine is killed, which takes a tenth of the time of its orderly end.
+
+    What runs are to keep is durable by then, and its temporary files are deleted from here. A cluster has to be given back its
+    executors; a log of events, or whatever else the pipeline's settings have listen, may have something to write at the end.
+    """
+    conf = dict(session.sparkContext.getConf().getAll())
+    if not _LOCAL.fullmatch(conf.get("spark.master", "")) or conf.get("spark.eventLog.enabled", "false") != "false":
+        return False
+    options = " ".join(conf.get(f"spark.driver.{kind}JavaOptions", "") for kind in ("extra", "default"))
+    return not (
+        _WRITES_AT_END.search(options) or any(value and key.startswith(_LISTENING) for key, value in conf.items())
+    )
+
+
+def _end_java(*, at_once: bool = False) -> None:
     """End the Java virtual machine that pyspark started in this process, if there is one; pyspark has no public way."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway  # noqa: SLF001
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if process is not None:
+        if at_once:
+            process.kill()
         _end_process(gateway, process)
         SparkContext._gateway = None  # noqa: SLF001
         SparkContext._jvm = None  # noqa: SLF001

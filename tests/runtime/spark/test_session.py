@@ -194,8 +194,15 @@ other = threading.Thread(target=lambda: again.append(build_session("u", conf=con
 other.start(); other.join()
 found["same"] = again[0].sparkContext is session.sparkContext
 found["unfit"] = code(conf={"spark.sql.extensions": "x.Y"})
+before = time.monotonic()
 stop_session(session); stop_session(session)
+found["end"] = time.monotonic() - before
 found["left"] = len(java())
+found["scratch"] = [name for name in os.listdir(os.environ["TMPDIR"]) if "spark" in name.lower()]
+logged = build_session("t", master="local[1]", memory_mb=1024, conf={"spark.eventLog.enabled": "true", "spark.eventLog.dir": "file:" + os.environ["TMPDIR"], "spark.eventLog.rolling.enabled": "false", "spark.eventLog.compress": "false"})
+logged.range(5).count()
+stop_session(logged)
+found["left"] += len(java())
 print(json.dumps(found))
 """
 
@@ -226,11 +233,14 @@ def test_the_life_of_a_session_in_a_process(tmp_path: Path) -> None:
     assert found["same"] is True
     assert found["unfit"].startswith("RPL-7206")
     assert found["left"] == 0
+    assert found["scratch"] == []
+    (events,) = tmp_path.glob("local-*")
+    assert '"Event":"SparkListenerApplicationEnd"' in events.read_text(), "what has to be written at the end is"
     assert "local lookup" not in done.stderr.lower(), "nothing was resolved"
     assert "Master must either be" in done.stderr, "why Spark did not start is on the terminal"
     assert not [
         line for line in done.stderr.splitlines() if "incubator" in line or "log4j" in line or "log level" in line
     ]
     assert not [name for name in ("NativeCodeLoader", "Truncated the string") if name in done.stderr]
-    left = {path.name for path in tmp_path.iterdir()} - {"table"}
+    left = {path.name for path in tmp_path.iterdir()} - {"table", events.name}
     assert not {name for name in left if "warehouse" in name or "metastore" in name or "derby" in name}, left

@@ -185,14 +185,17 @@ def _replicate(
     report: Report, loaded: Pipeline, metrics: Exposition, until_current: bool, configure_logging: Callable[[], None]
 ) -> int:
     """Run until the end, and report it; returns the exit code of a stop by a signal, else 0."""
+    from replicator_runtime.engine.run_state.spark_handle import SparkHandle
     from replicator_sdk.timeline import step
 
+    spark = SparkHandle(loaded)
+    spark.begin()  # Java starts beside all that comes before a table is opened
     with step("engine.import"):
         from replicator_runtime.cli.display import open_display
         from replicator_runtime.cli.stop_signals import StopSignals
         from replicator_runtime.execution import Execution
 
-    execution = Execution(loaded, until_current=until_current, began=metrics.began)
+    execution = Execution(loaded, until_current=until_current, began=metrics.began, spark=spark)
     with StopSignals(execution.stop, say) as signals:
         display = open_display()
         configure_logging()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replicator_runtime.config import Pipeline
+    from replicator_runtime.engine.run_state.spark_handle import SparkHandle
     from replicator_state import Lease
 
 log = structlog.get_logger()
@@ -59,6 +60,7 @@ def open_run(
     *,
     wait_seconds: float = 0.0,
     deleting: bool = False,
+    spark: SparkHandle | None = None,
 ) -> Iterator[Run]:
     """A run of `pipeline`, which has the lease until the block ends; its log lines name it.
 
@@ -68,6 +70,7 @@ def open_run(
         progress: Where to report.
         wait_seconds: How long to wait for another holder of the lease to end.
         deleting: Whether the pipeline is to be deleted.
+        spark: The run's Spark session, which the caller has begun; one that starts when it is asked for when left out.
 
     Raises:
         ReplicatorError: RPL-7130 when another run has the lease; RPL-1240 when the pipeline is being deleted; RPL-7161 when a later release stored the state in forms that
@@ -96,6 +99,7 @@ def open_run(
                 progress=progress or Progress(),
                 metrics=MetricsRegistry(pipeline.target_stage),
                 lineage=Lineage(),
+                spark_begun=spark,
             )
     finally:
         lease.release()

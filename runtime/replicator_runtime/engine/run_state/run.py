@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -123,14 +123,15 @@ class Run:
     alone: bool = False
     archive: Archiving = field(default_factory=NoArchive)
     requested: threading.Event = field(default_factory=threading.Event)
+    spark_begun: InitVar[SparkHandle | None] = None
     spark: SparkHandle = field(init=False)
     table_store: TableStore = field(init=False)
     letters: DeadLetters = field(init=False)
     totals: ChangeTotals = field(init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def __post_init__(self) -> None:
-        self.spark = SparkHandle(self.pipeline)
+    def __post_init__(self, spark_begun: SparkHandle | None) -> None:
+        self.spark = spark_begun or SparkHandle(self.pipeline)
         self.table_store = TableStore(self.store, self.read_offset)
         self.totals = ChangeTotals(self.store, self.read_offset, self.metrics)
         self.letters = DeadLetters(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline
 
 log = structlog.get_logger()
+_LOOK_SECONDS = 0.05
 
 
 class SparkArguments(TypedDict):
@@ -51,16 +52,45 @@ class SparkHandle:
         self._pipeline = pipeline
         self._session: SparkSession | None = None
         self._lock = threading.RLock()
+        self._was_asked = False
+        self._beginning: threading.Thread | None = None
+        self._is_unwanted = False
+        self._failed: Exception | None = None
+
+    def begin(self) -> None:
+        """Start the session beside what the caller does next, where a plugin needs one; an error comes to the first who asks for it.
+
+        Called once, by whoever calls `stop` in the end.
+        """
+        own = self._pipeline.spark
+        if own.packages or own.conf:
+            self._beginning = threading.Thread(target=self._begin, name="spark", daemon=True)
+            self._beginning.start()
+
+    def _begin(self) -> None:
+        with self._lock:
+            try:
+                if self._session is None and not self._is_unwanted:
+                    self._session = self._started()
+            except Exception as err:  # noqa: BLE001 - raised where the session is needed
+                self._failed = err
 
     def session(self) -> SparkSession:
-        """The session, started at the first call."""
+        """The session, started at the first call unless it was begun before."""
         with waiting("spark.wait"), self._lock:
+            self._was_asked = True
+            failed, self._failed = self._failed, None
+            if failed is not None:
+                raise failed
             if self._session is None:
-                from replicator_runtime.spark.session import build_session
-
-                with step("spark.start"):
-                    self._session = build_session(self._pipeline.config.name, **spark_of(self._pipeline))
+                self._session = self._started()
             return self._session
+
+    def _started(self) -> SparkSession:
+        from replicator_runtime.spark.session import build_session
+
+        with step("spark.start"):
+            return build_session(self._pipeline.config.name, **spark_of(self._pipeline))
 
     @property
     def is_dead(self) -> bool:
@@ -74,6 +104,8 @@ class SparkHandle:
 
     def drop_dead(self) -> bool:
         """Forget a session whose Java virtual machine has ended, so that the next attempt starts one; returns whether it had."""
+        if self._session is None:
+            return False  # without waiting for one that is being started
         with self._lock:
             if not self.is_dead:
                 return False
@@ -82,7 +114,8 @@ class SparkHandle:
             return True
 
     def stop(self) -> None:
-        """Stop the session, if there is one."""
+        """Stop the session, if there is one; one that was begun and that no one has asked for is given up at once."""
+        self._give_up()
         with self._lock:
             if self._session is not None:
                 from replicator_runtime.spark.session import stop_session
@@ -90,3 +123,21 @@ class SparkHandle:
                 with step("spark.stop"):
                     stop_session(self._session)
                 self._session = None
+
+    def stop_unasked(self) -> None:
+        """As `stop`, but for a session that was asked for; the next who asks has another one started."""
+        if not self._was_asked:
+            self.stop()
+
+    def _give_up(self) -> None:
+        beginning, self._beginning = self._beginning, None
+        if beginning is None:
+            return
+        self._is_unwanted = True
+        from replicator_runtime.spark.session import end_starting_java
+
+        while beginning.is_alive():
+            if not self._was_asked:
+                end_starting_java()
+            beginning.join(_LOOK_SECONDS)
+        self._failed, self._is_unwanted = None, False

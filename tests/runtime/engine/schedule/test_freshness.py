@@ -13,6 +13,7 @@ import pytest
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.run_state.run import Run
+from replicator_runtime.engine.run_state.spark_handle import SparkHandle
 from replicator_runtime.engine.schedule import freshness
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.freshness.history import load, save
@@ -68,8 +69,8 @@ def test_the_ratio_can_be_read_from_the_run_and_a_dropped_table_is_measured_no_m
     runs: list[Run] = []
     made = Run.__post_init__
 
-    def kept(run: Run) -> None:
-        made(run)
+    def kept(run: Run, spark_begun: SparkHandle | None) -> None:
+        made(run, spark_begun)
         runs.append(run)
 
     monkeypatch.setattr(Run, "__post_init__", kept)
