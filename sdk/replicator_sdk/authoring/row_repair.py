@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
+from replicator_sdk.errors import RetryableError
 from replicator_sdk.target import BatchConsumer
 
 if TYPE_CHECKING:
     from replicator_sdk.batch import TableChanges
+    from replicator_sdk.target import TableProgress
 
 
 class RepairableConsumer(BatchConsumer):
@@ -27,3 +29,25 @@ class RepairableConsumer(BatchConsumer):
             RetryableError: When the table is at another position; nothing is changed then.
             DataError: When a value does not fit.
         """
+
+
+def unmoved(found: TableProgress | None, changes: TableChanges) -> TableProgress:
+    """Returns the table's progress, which a repair leaves as it is.
+
+    Args:
+        found: What the target's newest commit says; None when the table is gone or not whole.
+        changes: What is to be written.
+
+    Raises:
+        RetryableError: RPL-4115 when the table is at another position than `changes.identity`.
+    """
+    position = changes.identity.position
+    if found is None or found.position != position:
+        raise RetryableError(
+            f"the target's table is {'gone, or not whole' if found is None else f'at {found.position}'}",
+            code="RPL-4115",
+            table=str(changes.table),
+            position=str(position),
+            hint="give the command again; `replicator status` shows whether a run goes on",
+        )
+    return found

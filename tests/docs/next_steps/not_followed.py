@@ -24,9 +24,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     "looks": (
         "RPL-3808",
         "RPL-3902",
-        "RPL-4415",
-        "RPL-4429",
-        "RPL-6575",
+        "RPL-4115",
         "RPL-1561",
     ),
     # A table that is deleted at the target while a run writes it.

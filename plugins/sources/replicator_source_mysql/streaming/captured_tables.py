@@ -19,7 +19,7 @@ from replicator_source_mysql.config import MySqlConfig
 from replicator_source_mysql.ddl.apply.table_change import ChangeKind, TableChange
 from replicator_source_mysql.ddl.diff.schema_diff import table_steps
 from replicator_source_mysql.definition import TableDefinition
-from replicator_source_mysql.hints import ALONE, COPY_TABLE_AGAIN
+from replicator_source_mysql.hints import COPY_TABLE_AGAIN
 from replicator_source_mysql.types.mapping import table_schema
 from replicator_source_mysql.types.values.out_of_range import ZERO_DATE, Policy
 
@@ -249,5 +249,5 @@ def _not_understood(change: TableChange) -> SchemaDriftError:
         f"the statement {change.head!r} is not understood: {change.reason}",
         code="RPL-3790",
         table=str(change.table),
-        hint=f"report the statement; {COPY_TABLE_AGAIN}, {ALONE}",
+        hint=f"report the statement; {COPY_TABLE_AGAIN}",
     )

@@ -21,7 +21,7 @@ from replicator_source_mysql.ddl.history.schema_history import SchemaHistory
 from replicator_source_mysql.ddl.parse.effect import Harmless, StatementDml
 from replicator_source_mysql.ddl.parse.statement import read_statement
 from replicator_source_mysql.definition import TableDefinition
-from replicator_source_mysql.hints import ALONE, COPY_AGAIN, COPY_TABLE_AGAIN
+from replicator_source_mysql.hints import COPY_AGAIN, COPY_TABLE_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
 from replicator_source_mysql.starts.former_tables import former_tables
 from replicator_source_mysql.starts.log_walk import LogWalk
@@ -163,7 +163,7 @@ class SchemaTracker:
             "the log holds rows of a table that the schema history does not know",
             code="RPL-3792",
             table=str(table),
-            hint=f"report it; {COPY_TABLE_AGAIN}, {ALONE}",
+            hint=f"report it; {COPY_TABLE_AGAIN}",
         )
 
     def follow(self, query: Query, after: MySqlOffset, captured: CapturedTables) -> list[StructureChange | None]:
@@ -256,7 +256,7 @@ def _refuse_statement(tables: Collection[TableId], captured: CapturedTables, pla
     touched = [table for table in tables if table in captured]
     if tables and not touched:
         return
-    again = f"{COPY_TABLE_AGAIN}, {ALONE}" if touched else COPY_AGAIN
+    again = COPY_TABLE_AGAIN if touched else COPY_AGAIN
     raise NeedsUserError(
         "rows were changed by a statement that was logged as text (binlog_format is not ROW)",
         code="RPL-3793",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from replicator_sdk.authoring.row_repair import RepairableConsumer
+from replicator_sdk.authoring.row_repair import RepairableConsumer, unmoved
 from replicator_sdk.batch import TableChanges
-from replicator_sdk.errors import RetryableError
 from replicator_target_bigquery.batch.table_merge import TableMerge
 from replicator_target_bigquery.consumer import BigQueryConsumer
 
@@ -20,15 +19,7 @@ class RepairingConsumer(BigQueryConsumer, RepairableConsumer):
         with table.lock:
             table.forget()
             state = table.state()
-            before = state.progress
-            if before is None or state.dropped or state.altering or before.position != changes.identity.position:
-                raise RetryableError(
-                    f"the target's table is {'not whole' if before is None else f'at {before.position}'}",
-                    code="RPL-6575",
-                    table=str(changes.table),
-                    position=str(changes.identity.position),
-                    hint="give the command again; `replicator status` shows whether a run goes on",
-                )
+            before = unmoved(None if state.dropped or state.altering else state.progress, changes)
             row = table.row(table.ownership.taken_over(before), "repair")
             row = replace(row, progress=replace(table.ownership.taken_over(before), batch=row.batch))
             TableMerge(table, self._turn(changes.table)).replace_rows(changes, row)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import structlog
 
+from replicator_sdk.authoring.row_repair import unmoved
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
-from replicator_sdk.errors import DataError, RetryableError, SchemaDriftError
+from replicator_sdk.errors import DataError, SchemaDriftError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableSchema
@@ -116,15 +117,7 @@ class TableApply:
         """As `RepairableConsumer.repair_rows`."""
         self._table.log.forget()
         attempt = self._table.begin()
-        before = attempt.progress
-        if before is None or before.position != changes.identity.position:
-            raise RetryableError(
-                f"the target's table is {'gone' if before is None else f'at {before.position}'}",
-                code="RPL-4415",
-                table=str(changes.table),
-                position=str(changes.identity.position),
-                hint="give the command again; `replicator status` shows whether a run goes on",
-            )
+        before = unmoved(attempt.progress, changes)
         files = self._written(attempt, changes, replaces=True).files
         failpoint("delta.repair.before")
         # A name of its own: by it a commit whose answer was lost is known again.

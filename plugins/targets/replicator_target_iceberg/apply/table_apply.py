@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from replicator_sdk.authoring.row_repair import unmoved
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
-from replicator_sdk.errors import DataError, RetryableError, SchemaDriftError
+from replicator_sdk.errors import DataError, SchemaDriftError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.target import TableProgress
 from replicator_target_iceberg.apply.history import append_changes
@@ -46,15 +47,7 @@ class TableApply:
         """As `RepairableConsumer.repair_rows`; in the mode `merge`."""
         self._table.forget()
         attempt = self._table.begin()
-        before = attempt.progress
-        if before is None or before.position != changes.identity.position:
-            raise RetryableError(
-                f"the target's table is {'gone' if before is None else f'at {before.position}'}",
-                code="RPL-4429",
-                table=str(changes.table),
-                position=str(changes.identity.position),
-                hint="give the command again; `replicator status` shows whether a run goes on",
-            )
+        before = unmoved(attempt.progress, changes)
         failpoint("iceberg.repair.before")
         self._commit(attempt, changes, self._table.ownership.taken_over(before))
         failpoint("iceberg.repair.after")

@@ -75,11 +75,9 @@ class LogRelease:
     def needs_no_log(self, record: TableRecord, read_to: Offset | None) -> bool:
         """Whether the table, which has stopped, is copied again without holding the log.
 
-        So it is when it gave the log up before, or has held it for too long; and when the log cannot be read for it further than
-        `read_to`, and its copy began later: the table has what cannot be read, which would end each run.
+        So it is when it gave the log up before, or has held it for too long, or has what cannot be read.
         """
-        has_it = read_to is not None and record.snapshot is not None and read_to < record.snapshot.first
-        return record.released or self.is_due(record) or has_it
+        return record.released or self.is_due(record) or has_what_follows(record, read_to)
 
     def copy_again_at(self, record: TableRecord) -> float | None:
         """When the table is copied again unless it works before, in seconds since 1970; None when it does not fail."""
@@ -122,6 +120,11 @@ class LogRelease:
         self._copy_at.pop(table, None)
         self._tries.pop(table, None)
         self._offsets.pop(table, None)
+
+
+def has_what_follows(record: TableRecord, read_to: Offset | None) -> bool:
+    """Whether the log cannot be read for the table further than `read_to`, and its copy began later: it has what cannot be read, which would end each run."""
+    return read_to is not None and record.snapshot is not None and read_to < record.snapshot.first
 
 
 def _holds_since(record: TableRecord) -> float | None:

@@ -63,7 +63,9 @@ def discover(lifecycle: TableLifecycle) -> list[TableRecord]:
         record.selected = table in taken or record.copying  # what its copy lacks is in the log after the saved offset
         left = table not in listed and matches(table) is not None
         record.gone = left and not record.needs_snapshot and not record.copying
-    if not any(record.selected or record.gone or record.is_drop_decided for record in records.values()):
+    # Where all tables have given the log up, it is read on without them: past what cannot be read, until their copies are due.
+    waits = any(record.released and table in lifecycle.stopped for table, record in records.items())
+    if not waits and not any(record.selected or record.gone or record.is_drop_decided for record in records.values()):
         raise _nothing_left(lifecycle)
     return selected
 

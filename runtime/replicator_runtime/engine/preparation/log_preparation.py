@@ -36,6 +36,8 @@ def prepare_log(lifecycle: TableLifecycle, definition: EventReaderDefinition, re
 
 def _capture(lifecycle: TableLifecycle, reader: EventReader, records: list[TableRecord]) -> None:
     """Capture all tables; one that cannot be captured stops alone with `onTableError` "isolate"."""
+    if not records:
+        return  # all have stopped
     try:
         reader.capture([r.schema for r in records])
     except NeedsUserError as error:

@@ -95,3 +95,20 @@ def test_a_table_whose_rows_the_log_does_not_hold_whole_is_copied_again(
             mysql.run()
     resync_past_the_place(mysql, code)
     mysql.three_runs()
+
+
+def test_a_pipelines_only_table_is_copied_again(mysql: ServerShop) -> None:
+    mysql.database.execute("DROP TABLE customers")
+    mysql.database.execute("ALTER TABLE notes ADD paper JSON")
+    mysql.database.execute("UPDATE notes SET paper = JSON_OBJECT('words', JSON_OBJECT('first', 'long enough'))")
+    mysql.run()
+    with mysql.database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION binlog_row_image = 'MINIMAL', binlog_row_value_options = 'PARTIAL_JSON'")
+        cursor.execute("UPDATE notes SET paper = JSON_SET(paper, '$.words.first', 'enough') WHERE id = 2")
+    mysql.database.execute("ALTER TABLE notes ADD after int")
+    mysql.database.execute("INSERT INTO notes (id, after) VALUES (4, 4)")
+    for _ in range(2):
+        with pytest.raises(ReplicatorError, match=r"RPL-3706.*table resync NAME TABLE --in-place"):
+            mysql.run()
+    resync_past_the_place(mysql, "RPL-3706")
+    mysql.three_runs("notes")

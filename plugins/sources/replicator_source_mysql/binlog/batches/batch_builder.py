@@ -17,7 +17,7 @@ from replicator_source_mysql.binlog.batches.ordered_columns import Changes, Colu
 from replicator_source_mysql.binlog.batches.table_plan import Reading
 from replicator_source_mysql.binlog.event import Events
 from replicator_source_mysql.binlog.rows.row_events import DELETE, INSERT, UPDATE, Run
-from replicator_source_mysql.hints import ALONE, COPY_TABLE_AGAIN
+from replicator_source_mysql.hints import COPY_TABLE_AGAIN
 
 
 def make_batch(events: Events, reading: Reading, runs: Sequence[Run], first: Int64s) -> ChangeBatch:
@@ -171,7 +171,7 @@ class _Maker:
                 table=str(self._schema.table),
                 position=self._example(lacking[0] if lacking else self._reading.ranks[0]),
                 hint="SET GLOBAL binlog_row_image = 'FULL' (sessions keep theirs until they reconnect), or give the table a primary "
-                f"key; then {COPY_TABLE_AGAIN}, {ALONE}",
+                f"key; then {COPY_TABLE_AGAIN}",
             )
 
     def _is_lacking(self, rank: int) -> bool:
@@ -184,7 +184,7 @@ class _Maker:
             code="RPL-3705",
             table=str(self._schema.table),
             position=self._example(rank),
-            hint=f"SET GLOBAL binlog_row_image = 'FULL' (sessions keep theirs until they reconnect), then {COPY_TABLE_AGAIN}, {ALONE}",
+            hint=f"SET GLOBAL binlog_row_image = 'FULL' (sessions keep theirs until they reconnect), then {COPY_TABLE_AGAIN}",
         )
 
 

@@ -9,7 +9,7 @@ from replicator_sdk.authoring.arrow_buffers import Bools
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.binlog.batches.table_plan import Reading
 from replicator_source_mysql.definition import ColumnDefinition
-from replicator_source_mysql.hints import ALONE, COPY_TABLE_AGAIN
+from replicator_source_mysql.hints import COPY_TABLE_AGAIN
 from replicator_source_mysql.types.column_type import parse_column_type
 from replicator_source_mysql.types.text_values import TextColumn
 
@@ -36,7 +36,7 @@ def filled(values: pa.Array, absent: Bools, reading: Reading, place: int, positi
                 table=str(reading.table),
                 position=position,
                 hint="SET GLOBAL binlog_row_image = 'FULL' (sessions keep theirs until they reconnect), then"
-                f" {COPY_TABLE_AGAIN}, {ALONE}",
+                f" {COPY_TABLE_AGAIN}",
             )
         return values
     target = reading.plan.schema.columns[place]

@@ -10,7 +10,7 @@ from replicator_sdk.authoring.arrow_buffers import Bools, Bytes
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.binlog.batches.ordered_columns import Column
 from replicator_source_mysql.binlog.batches.table_plan import Reading
-from replicator_source_mysql.hints import ALONE, COPY_TABLE_AGAIN
+from replicator_source_mysql.hints import COPY_TABLE_AGAIN
 from replicator_source_mysql.types.json.diff import updated_documents
 from replicator_source_mysql.types.values.arrays import Cells
 
@@ -36,7 +36,7 @@ def with_diffs(data: Bytes, reading: Reading, place: int, after: Column, before:
             code="RPL-3706",
             table=str(reading.table),
             hint="SET GLOBAL binlog_row_value_options = '', or binlog_row_image = 'FULL' with it (sessions keep theirs until they"
-            f" reconnect), then {COPY_TABLE_AGAIN}, {ALONE}",
+            f" reconnect), then {COPY_TABLE_AGAIN}",
         )
     whole = reading.columns[place].convert(data, after.start, after.length, after.present & ~diffs)
     at = np.flatnonzero(diffs & after.present)

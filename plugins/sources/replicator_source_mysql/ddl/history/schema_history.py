@@ -21,7 +21,7 @@ from replicator_source_mysql.ddl.history.table_version import TableVersion
 from replicator_source_mysql.ddl.history.timeline import Place, Timeline
 from replicator_source_mysql.ddl.parse.effect import Effect
 from replicator_source_mysql.definition import TableDefinition, UniqueKey
-from replicator_source_mysql.hints import ALONE, COPY_AGAIN, COPY_TABLE_AGAIN
+from replicator_source_mysql.hints import COPY_AGAIN, COPY_TABLE_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
 
 _FORMAT = 2
@@ -157,7 +157,7 @@ class SchemaHistory:
                 "the schema history has no such table at this log position",
                 code="RPL-3751",
                 table=str(table),
-                hint=f"report it with the statements that made the table; {COPY_TABLE_AGAIN}, {ALONE}",
+                hint=f"report it with the statements that made the table; {COPY_TABLE_AGAIN}",
             )
         since = self._tables[self._now.key(table)].since
         raise SchemaDriftError(
@@ -165,7 +165,7 @@ class SchemaHistory:
             code="RPL-3750",
             table=str(table),
             position=str(since),
-            hint=f"report the statement; {COPY_TABLE_AGAIN}, {ALONE}",
+            hint=f"report the statement; {COPY_TABLE_AGAIN}",
         )
 
     def tables(self) -> list[TableId]:

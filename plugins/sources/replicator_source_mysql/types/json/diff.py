@@ -9,7 +9,7 @@ from json import JSONDecoder
 
 import pyarrow as pa
 
-from replicator_source_mysql.hints import ALONE, COPY_TABLE_AGAIN
+from replicator_source_mysql.hints import COPY_TABLE_AGAIN
 from replicator_source_mysql.types.json.binary import (
     MalformedError,
     Tree,
@@ -22,7 +22,7 @@ _REPLACE, _INSERT, _REMOVE = 0, 1, 2
 _LEG = re.compile(r"\s*(?:\[\s*(?P<cell>[0-9]+)\s*\]|\.\s*(?:(?P<quoted>\")|(?P<name>[^\s.*\[\"]+)))")
 _HINT = (
     "set binlog_row_value_options to '' at the server, since a document is another one than the log's; "
-    f"{COPY_TABLE_AGAIN}, {ALONE}"
+    f"{COPY_TABLE_AGAIN}"
 )
 
 

@@ -104,7 +104,7 @@ def test_a_table_at_another_position_is_left_as_it_is(project: Project, position
     before = by_key(project)
     with pytest.raises(RetryableError) as raised:
         repair(project, [delete({"id": 1})], position=position)
-    assert raised.value.code == "RPL-6575"
+    assert raised.value.code == "RPL-4115"
     assert by_key(project) == before
     assert str(at(1)) in str(raised.value)
 

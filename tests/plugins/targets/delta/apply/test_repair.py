@@ -50,7 +50,7 @@ def test_a_table_at_another_position_is_left_as_it_is(lake: Lake, position: int)
     version = lake.version(TABLE)
     with pytest.raises(RetryableError) as raised:
         consumer.repair_rows(batch(position, [delete({"id": 1})], overlap=True))
-    assert raised.value.code == "RPL-4415"
+    assert raised.value.code == "RPL-4115"
     assert lake.version(TABLE) == version
     progress = consumer.progress(TABLE)
     assert progress is not None

@@ -24,5 +24,5 @@ def test_rows_of_the_given_keys_are_replaced_and_the_position_stays(warehouse: W
     with pytest.raises(FencedError, match="RPL-8420"):
         consumer.repair_rows(repaired)
     again.apply_batch(batch(2, [update(row(3, "later"))], epoch=2))
-    with pytest.raises(RetryableError, match="RPL-4429"):
+    with pytest.raises(RetryableError, match="RPL-4115"):
         again.repair_rows(repaired)
