@@ -99,7 +99,9 @@ class ServerShop:
             for table in tables or ("customers", "notes"):
                 found = Counter(tuple(row.values()) for row in in_memory_target.STORAGE.rows(table))
                 assert found == Counter(map(tuple, self._query(f"SELECT * FROM {table}"))), table
-            self.database.execute(f"INSERT INTO {tables[0] if tables else 'customers'} (id, name) VALUES ({100 + number}, 'later')")
+            self.database.execute(
+                f"INSERT INTO {tables[0] if tables else 'customers'} (id, name) VALUES ({100 + number}, 'later')"
+            )
             self.database.execute("UPDATE notes SET name = 'changed' WHERE id = 2")
             self.database.execute(f"ALTER TABLE notes ADD more_{number} int")
 
