@@ -27,10 +27,10 @@ def test_runs_after_a_kill_while_the_only_table_is_copied_again_are_equal(mysql_
             f"ALTER TABLE item ADD COLUMN c{number} int DEFAULT {number}",
             "DELETE FROM item WHERE id = (SELECT * FROM (SELECT min(id) FROM item) AS least)",
         )
-        for _ in range(2):
-            error = replicator.run("--until-current").error
-            assert error["code"] == "RPL-3793"
-            assert "only table" not in error["hint"]
+        replicator.run("--until-current")
+        error = replicator.run("--until-current").error
+        assert error["code"] == "RPL-3793"
+        assert "only table" not in error["hint"]
         assert replicator.follow(error, "table resync").status == 0
         pair.kill_at(point)
         pipeline.execute("INSERT INTO item (id) SELECT max(id) + 1 FROM item")
