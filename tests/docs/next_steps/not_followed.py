@@ -18,8 +18,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "RPL-1592",
         "RPL-1593",
     ),
-    # It sends a message to each service that is named.
-    "notifications": ("RPL-1007",),
     # The command only shows something, and the error takes a race, or a plugin that has none of its own.
     "looks": (
         "RPL-3808",

@@ -1,13 +1,15 @@
-"""What errors of requests advise is done as it is printed."""
+"""What errors of requests, and of messages to services, advise is done as it is printed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.control import control
+from replicator_runtime.notices import conditions, sender
 from replicator_state import RequestFolder
-from tests.follows import follows
+from tests.follows import advised, follows
 from tests.runtime.engine.test_run import fill
+from tests.runtime.notices.webhook import Webhook, serving
 
 if TYPE_CHECKING:
     import pytest
@@ -61,3 +63,31 @@ def test_whether_a_command_was_done_whose_outcome_cannot_be_read_is_shown(
         refused = shop.refused("RPL-1229", "table", "pause", shop.file, "notes")
     shop.until_current()
     assert "main.notes: paused since" in shop.follow(refused, "RPL-1229", "status").stdout
+
+
+@follows("RPL-1007")
+def test_after_its_url_was_corrected_a_service_takes_a_message(
+    shop: OperatorShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run that could not send it says so in its log, and is not held up."""
+    monkeypatch.setattr(conditions, "SURE_SECONDS", 0.0)
+    monkeypatch.setattr(sender, "_FIRST_WAIT", 0.1)
+    fill(shop)
+    shop.until_current()
+    with serving(Webhook()) as gone:
+        port = gone.port
+    shop.document["notifications"] = [{"url": f"json://127.0.0.1:{port}/a"}]
+    refused = shop.refused("RPL-1007", "notifications", "test", shop.file)
+    shop.sql("CREATE TABLE later (id INTEGER PRIMARY KEY)")
+    shop.document["tables"] = [{"table": "missing"}]
+    logged = shop.replicator("run", shop.file, "--until-current")
+    assert "RPL-1007" in logged.output, logged.output
+    words = advised([line for line in logged.output.splitlines() if "RPL-1007" in line], "notifications test")
+    del shop.document["tables"]
+    with serving(Webhook()) as there:
+        shop.document["notifications"] = [{"url": f"json://127.0.0.1:{there.port}/a"}]
+        assert "give the command again" in refused.stderr
+        shop.done("notifications", "test", shop.file)
+        shop.done(*words)
+        assert there.titles[:2] == ["a test", "a test"]
+        shop.goes_on()
