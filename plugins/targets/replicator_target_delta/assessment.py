@@ -163,7 +163,7 @@ class DeltaAssessor(TableAssessor):
                 Severity.ERROR,
                 f"the columns {', '.join(repr(n) for n in names if n.lower() == low)} are one name to Delta",
                 "the table cannot be created",
-                "leave one out by `columns`, or choose another `metadataPrefix` if one is the replicator's own",
+                "leave one out by `columns`, or choose another `metadataPrefix` or `tombstoneKey` if one is the replicator's own",
                 table=schema.table,
                 code="RPL-6401",
             )

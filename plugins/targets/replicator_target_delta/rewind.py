@@ -159,13 +159,14 @@ def _identity(file: DataFile) -> tuple[Any, ...]:
 def _metadata(now: State, then: State) -> dict[str, Any] | None:
     """The columns of `then` under the properties of now: the owner's stay, and no column's number is given twice.
 
-    The keys by which a merge-on-read table is read are named as the columns are.
+    The keys by which a merge-on-read table is read are those of `then`: the mode may have changed since.
     """
-    if now.metadata["schemaString"] == then.metadata["schemaString"]:
+    properties, former = now.metadata["configuration"], then.metadata["configuration"]
+    if WATERMARK_KEY in properties or WATERMARK_KEY in former:  # else properties of these names are the owner's
+        keys = {name: value for name, value in former.items() if name in KEY_PROPERTIES and WATERMARK_KEY in former}
+        properties = {name: value for name, value in properties.items() if name not in KEY_PROPERTIES} | keys
+    if now.metadata["schemaString"] == then.metadata["schemaString"] and properties == now.metadata["configuration"]:
         return None
-    properties = dict(now.metadata["configuration"])
-    if WATERMARK_KEY in properties:
-        properties |= {name: value for name, value in then.metadata["configuration"].items() if name in KEY_PROPERTIES}
     return {**now.metadata, "schemaString": then.metadata["schemaString"], "configuration": properties}
 
 

@@ -58,7 +58,8 @@ def find_origins(history: History, outcome: KeyOutcome, lost: Callable[[str, int
     for name, mask in masks.items():
         root = _jump(mask, previous)[written]
         missing = mask[root]
-        gone = np.flatnonzero(missing & (previous[root] == _LOST))
+        # A row that is deleted twice has nothing to lose: the second DELETE is kept like one of a row that the target has.
+        gone = np.flatnonzero(missing & (previous[root] == _LOST) & (history.op[root] != DMLOperation.DELETE))
         if len(gone):
             raise lost(name, int(root[gone[0]]))
         target_key[missing] = root[missing]  # the same for every column: the row's first change in the history

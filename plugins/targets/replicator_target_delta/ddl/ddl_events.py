@@ -13,6 +13,7 @@ from replicator_sdk.failpoint import failpoint, register
 from replicator_target_delta.apply.unmatched_rows import UnmatchedRows
 from replicator_target_delta.config import DeltaConfig, Mode
 from replicator_target_delta.ddl.backfill import NewValues, rewrite_table
+from replicator_target_delta.merge_on_read.structure import obstacle
 from replicator_target_delta.schema.encoding import conform
 from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.table_form import form_of
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
+
+    from replicator_sdk.merge_on_read import MergeOnReadDefinition
 
 register("delta.ddl.before", "delta.ddl.after")
 _CHOICES: Final = "copy the table again: `replicator table resync NAME TABLE`, or leave the column out by `columns`"
@@ -91,7 +94,7 @@ class TableDDL:
         for alter in event.alters:
             self._step(definition, alter, event, values)
         if self._config.mode is Mode.MERGE_ON_READ:
-            self._follow_keys(definition, event)
+            self._follow_keys(definition, TableDefinition(attempt.state.metadata).keys, event)
         metadata = definition.to_metadata()
         if metadata == TableDefinition(attempt.state.metadata).to_metadata():
             self._commit(attempt, event)  # nullability and keys are not the target's business: all columns allow NULL
@@ -100,8 +103,8 @@ class TableDDL:
         else:
             self._rewrite(attempt, event, metadata, values)
 
-    def _follow_keys(self, definition: TableDefinition, event: DDLEvent) -> None:
-        """Have the properties name the keys as they are called now.
+    def _follow_keys(self, definition: TableDefinition, before: MergeOnReadDefinition | None, event: DDLEvent) -> None:
+        """Have the properties name the keys as they are called now; `before` are those of the table's rows.
 
         Raises:
             SchemaDriftError: RPL-6414 when the table's rows cannot be read by the keys that it has now.
@@ -110,11 +113,15 @@ class TableDDL:
             raise BugError("an ALTER_TABLE without a schema", code="RPL-9404", table=str(event.table))
         why = "the rows that it has say by the former key which of them are deleted"
         try:
-            definition.follow(form_of(self._config, event.schema))
+            form = form_of(self._config, event.schema)
         except NeedsUserError as error:
             why = error.message
         else:
             if not any(alter.kind is AlterKind.CHANGE_KEY for alter in event.alters):
+                assert form.definition is not None
+                why = obstacle(before, form.definition, event.alters)
+            if not why:
+                definition.follow(form)
                 return
         raise SchemaDriftError(
             f"a change of structure concerns a key that readers of the table need: {why}",
@@ -181,7 +188,7 @@ class TableDDL:
                 code="RPL-6407",
                 table=str(event.table),
                 position=str(event.position),
-                hint="copy the table again: `replicator table resync NAME TABLE`; a replicator's own column gets another name by `metadataPrefix`",
+                hint="copy the table again: `replicator table resync NAME TABLE`; a replicator's own column gets another name by `metadataPrefix`, a tombstone key by `tombstoneKey`",
             )
 
     def _rewrite(self, attempt: Attempt, event: DDLEvent, metadata: dict[str, Any], values: dict[str, _Source]) -> None:

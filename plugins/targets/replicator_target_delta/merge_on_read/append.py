@@ -23,6 +23,7 @@ from replicator_target_delta.apply.partial_rows import IncompleteRows, SealedRow
 from replicator_target_delta.apply.row_matching import Sought
 from replicator_target_delta.files.file_writer import FileWriter
 from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.merge_on_read.former_watermarks import FormerWatermarks
 from replicator_target_delta.merge_on_read.freshness import by_freshness, last_of_each
 from replicator_target_delta.merge_on_read.tombstones import Tombstones
 from replicator_target_delta.schema.encoding import encode_keys, encode_rows
@@ -108,6 +109,7 @@ class AppendApply:
         )
         if plan.keys_in_several:
             raise in_several_partitions(self._changes.table, self._changes.identity.position, plan.keys_in_several)
+        self._former = FormerWatermarks.of(self._changes, plan.removed_by, self._form.sent)
         try:
             with FileWriter(self._place.storage, self._place.target_bytes) as writer:
                 start = 0
@@ -138,7 +140,10 @@ class AppendApply:
         low, high = np.searchsorted(plan.removed_by, [start, start + len(part)])
         if low < high:
             left = encode_keys(plan.deletes.slice(low, high - low), self._schema, self._layout)
-            writer.add(self._left(part, rows, plan.removed_by[low:high] - start, left))
+            self._note_keys(left)
+            places = plan.removed_by[low:high] - start
+            for which, watermarks in self._left_with(part, rows, places, int(low)):
+                writer.add(self._left(part, places[which], left.take(pa.array(which)), watermarks))
         self._note_keys(rows)
         if len(part.origin_rows) == 0:
             writer.add(rows)
@@ -166,28 +171,35 @@ class AppendApply:
                     deletes=deletes,
                 )
 
-    def _left(self, part: Upserts, rows: pa.Table, places: Int64s, keys: pa.Table) -> pa.Table:
-        """Tombstones of keys that rows have left.
+    def _left_with(
+        self, part: Upserts, rows: pa.Table, places: Int64s, first: int
+    ) -> Iterator[tuple[Int64s, dict[str, pa.Array]]]:
+        """Which watermarks tombstones of keys that rows have left get: those of the row before, where the log has them, as a deleted
+        row's; else those of the row that moved.
 
         Args:
             part: The changes.
             rows: As the table holds them.
-            places: Which of them left a key; their watermarks are those of the tombstones, too.
-            keys: The keys that they left.
+            places: Which of them left a key.
+            first: How many moves were before these.
 
         Raises:
             DataError: RPL-5408 when a watermark is only in the table.
         """
-        self._note_keys(keys)
-        if any(part.unresolved[name][places].any() for name in self._form.sent if name in part.unresolved):
+        known = self._former.known[first : first + len(places)]
+        yield np.flatnonzero(known), self._former.of_moves(first + np.flatnonzero(known))
+        others = places[~known]
+        if any(part.unresolved[name][others].any() for name in self._form.sent if name in part.unresolved):
             raise _without_watermark(self._changes)
+        taken = {name: combined(rows.column(self._layout[name].physical)) for name in self._form.sent}
+        yield np.flatnonzero(~known), {name: column.take(pa.array(others)) for name, column in taken.items()}
+
+    def _left(self, part: Upserts, places: Int64s, keys: pa.Table, watermarks: dict[str, pa.Array]) -> pa.Table:
+        """Tombstones of `keys`, which the rows at `places` have left."""
         codes = np.full(len(places), DMLOperation.DELETE, np.int8)
         stamps = self._stamper.appended(part.sequence[places] + self._added, part.timestamp[places], codes)
-        taken = {
-            name: combined(rows.column(self._layout[name].physical)).take(pa.array(places)) for name in self._form.sent
-        }
         own = dict(zip(self._schema.primary_key, map(combined, keys.columns), strict=True))
-        made = encode_rows(pa.table(own | taken), self._layout, stamps)
+        made = encode_rows(pa.table(own | watermarks), self._layout, stamps)
         return self._tombstones.mark(made, np.ones(len(places), np.bool_))
 
     def _note_keys(self, rows: pa.Table) -> None:

@@ -8,7 +8,7 @@ import uuid
 from typing import Any, Final
 
 from replicator_sdk.errors import SchemaDriftError
-from replicator_sdk.merge_on_read import PRIMARY_KEY, WATERMARK_KEY
+from replicator_sdk.merge_on_read import PRIMARY_KEY, WATERMARK_KEY, MergeOnReadDefinition
 from replicator_sdk.schema import Column, TableSchema
 from replicator_target_delta.config import BATCH_ID, IS_DELETED, OPERATION, SEQUENCE, SOURCE_TIMESTAMP, TOMBSTONE
 from replicator_target_delta.schema.table_form import KEY_PROPERTIES, TableForm
@@ -88,6 +88,12 @@ class TableDefinition:
         self._metadata = {**self._metadata, "configuration": others | form.properties}
 
     @property
+    def keys(self) -> MergeOnReadDefinition | None:
+        """The keys that the properties name to readers; None for a merged table."""
+        properties = self._metadata["configuration"]
+        return MergeOnReadDefinition.from_properties(properties) if WATERMARK_KEY in properties else None
+
+    @property
     def primary_key(self) -> tuple[str, ...]:
         """The physical names of the key that the properties name to readers; empty for a merged table."""
         names: list[str] = json.loads(self._metadata["configuration"].get(PRIMARY_KEY, "[]"))
@@ -157,5 +163,5 @@ class TableDefinition:
                 f"Delta takes the columns {twins[0]!r} and {name!r} for one",
                 code="RPL-6401",
                 table=table,
-                hint="leave one out by `columns`, or choose another `metadataPrefix` if one is the replicator's own",
+                hint="leave one out by `columns`, or choose another `metadataPrefix` or `tombstoneKey` if one is the replicator's own",
             )
