@@ -102,7 +102,7 @@ def test_keys_that_were_edited_are_not_taken_over_by_a_change_of_structure(tmp_p
 
 
 def test_a_table_goes_back_to_how_it_was_read_in_the_other_mode(tmp_path: Path, spark: SparkSession) -> None:
-    """Tables of both modes may have the same columns: the properties alone tell them apart."""
+    """Tables of both modes may have the same columns: only their properties differ."""
     appended = LatestLake(tmp_path / "lake", spark, tombstoneStringKeyValue="gone", tombstoneKey="state")
     marked = LatestLake(tmp_path / "lake", spark)
     merged = Lake(tmp_path / "lake", spark, softDeletes=True)
