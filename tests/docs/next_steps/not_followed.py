@@ -47,10 +47,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "RPL-3789",
     ),
     # Delta in the mode merge-on-read: a key that the source changed, and what only MySQL with images that are not whole logs.
-    "merge-on-read": (
-        "RPL-5408",
-        "RPL-6414",
-    ),
+    "merge-on-read": ("RPL-5408",),
     # It takes a log that the server damaged, or a history that does not fit it.
     "damage": (
         "RPL-3751",

@@ -128,7 +128,7 @@ class TableDDL:
             code="RPL-6414",
             table=str(event.table),
             position=str(event.position),
-            hint="copy the table again: `replicator table resync NAME TABLE`; first correct `watermarkKeys` and `tombstoneKey` if one of their columns is gone",
+            hint="correct `watermarkKeys` and `tombstoneKey` where one of their columns is gone; then copy the table again: `replicator table resync NAME TABLE`",
         )
 
     def _step(self, definition: TableDefinition, alter: Alter, event: DDLEvent, values: dict[str, _Source]) -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from replicator_sdk import TableId
 from replicator_target_delta.location import table_path
 from tests.end_to_end.comparison import table_rows
 from tests.end_to_end.replicator import postgres_source
 from tests.follows import follows
+from tests.plugins.targets.delta.merge_on_read.latest import read_latest
 from tests.runtime.cli.next_steps.test_rewinds import begin, listed
 from tests.runtime.engine.test_run import fill
+from tests.waits import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,3 +109,71 @@ def test_updates_whose_other_values_are_nowhere_are_followed_by_a_copy(
         assert Counter(table_rows(DeltaTable(path), ["id", "name", "body"])) == Counter(
             [(1, "b", "x" * 9000), (2, "d", "x" * 9000)]
         )
+
+
+@follows("RPL-6414")
+def test_a_table_whose_watermark_column_is_dropped_is_copied_again_by_other_keys(
+    lake_shop: OperatorShop, postgres_database: PostgresDatabase
+) -> None:
+    shop, database = lake_shop, postgres_database
+    shop.read(*postgres_source(database))
+    shop.document["tables"] = [{"table": "items"}]
+    settings = shop.document["stages"][1]["plugin"]["properties"]
+    settings |= {"mode": "merge-on-read", "watermarkKeys": ["updated"]}
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, name text, updated int)")
+    database.execute("INSERT INTO items VALUES (1, 'a', 1), (2, 'b', 1), (3, 'c', 1)")
+    shop.until_current()
+    database.execute("DELETE FROM items WHERE id = 1")
+    database.execute("ALTER TABLE items DROP COLUMN updated")
+    database.execute("UPDATE items SET name = 'later' WHERE id = 2")
+    stopped = shop.refused("RPL-6414", "run", shop.file, "--until-current")
+    del settings["watermarkKeys"]
+    shop.follow(stopped, "RPL-6414", "table resync")
+    for number in range(3):
+        shop.until_current()
+        rows = Counter(
+            (one["id"], one["name"])
+            for one in read_latest(Path(table_path(str(shop.lake), TableId(database.name, "items", "public"))))
+        )
+        assert rows == Counter(database.execute("SELECT id, name FROM items"))
+        database.execute(f"INSERT INTO items (id, name) VALUES ({10 + number}, 'new')")
+        database.execute(f"DELETE FROM items WHERE id = {9 + number}")
+        database.execute(f"ALTER TABLE items ADD COLUMN more_{number} int")
+
+
+@follows("RPL-4101")
+def test_a_table_that_is_deleted_during_a_run_is_created_again_by_a_copy(lake_shop: OperatorShop) -> None:
+    shop = lake_shop
+    shop.document["stages"][0]["plugin"]["properties"]["pollIntervalSeconds"] = 0.05
+    shop.document["batch"] = {"maxIntervalSeconds": 0.1}
+    fill(shop)
+    shop.until_current()
+    stop, ended = threading.Event(), list[bool]()
+    running = threading.Thread(target=lambda: ended.append(shop.run(until_current=False, stop=stop).reached_goal))
+    running.start()
+    try:
+        shop.sql("INSERT INTO customers VALUES (50, 'before')")
+        until(lambda: (50,) in list(table_rows(shop.delta("customers"), ["id"])))
+        shutil.rmtree(shop.lake / "main" / "customers")
+        shop.sql("INSERT INTO customers VALUES (51, 'while it is gone')")
+        until(lambda: "RPL-4101: " in shop.replicator("status", shop.file).output)
+        shop.sql("ALTER TABLE customers ADD COLUMN more TEXT", "UPDATE customers SET more = 'm' WHERE id = 51")
+        shown = shop.replicator("status", shop.file)
+        shop.follow(shown, "RPL-4101", "table resync", "--in-place")
+        shop.sql("DELETE FROM customers WHERE id = 50", "INSERT INTO notes VALUES ('of the other table')")
+        until(lambda: _is_equal(shop))
+    finally:
+        stop.set()
+        running.join(120)
+    assert ended, "the run ended in order"
+    shop.until_current()
+    shop.assert_equal()
+    shop.goes_on()
+
+
+def _is_equal(shop: OperatorShop) -> bool:
+    try:
+        shop.assert_equal()
+    except (AssertionError, DeltaError):
+        return False
+    return True
