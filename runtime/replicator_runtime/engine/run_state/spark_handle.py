@@ -106,6 +106,7 @@ class SparkHandle:
         """Forget a session whose Java virtual machine has ended, so that the next attempt starts one; returns whether it had."""
         if self._session is None:
             return False  # without waiting for one that is being started
+        self._give_up()  # its thread may still wait for the lock
         with self._lock:
             if not self.is_dead:
                 return False
