@@ -63,7 +63,6 @@ class _Piece:
     """A part of a step in which no step inside it goes on."""
 
     step: Step
-    depth: int
     began: float
     ended: float
 
@@ -82,7 +81,6 @@ def totals(steps: Sequence[Step], driver: int, start: float) -> list[StepTotal]:
         total = found.get(key)
         if total is None:
             total = found[key] = StepTotal(*key, depth, one.began - start, is_wait=one.is_wait)
-        total.began = min(total.began, one.began - start)
         total.seconds += one.seconds
         total.times += 1
     for piece in _pieces(steps):
@@ -116,7 +114,7 @@ def _nested(steps: Sequence[Step]) -> Iterator[tuple[Step, int]]:
     open_steps: dict[tuple[int, str], list[Step]] = defaultdict(list)
     for one in _sorted(steps):
         around = open_steps[one.process, one.thread]
-        while around and _end(around[-1]) <= one.began:
+        while around and around[-1].ended <= one.began:
             around.pop()
         yield one, len(around)
         around.append(one)
@@ -138,11 +136,11 @@ def _pieces_of_thread(steps: Sequence[Step]) -> Iterator[_Piece]:
     def until(moment: float) -> Iterator[_Piece]:
         nonlocal at
         while around and at < moment:
-            ended = min(moment, _end(around[-1]))
+            ended = min(moment, around[-1].ended)
             if ended > at:
-                yield _Piece(around[-1], len(around) - 1, at, ended)
+                yield _Piece(around[-1], at, ended)
                 at = ended
-            if _end(around[-1]) <= moment:
+            if around[-1].ended <= moment:
                 around.pop()
             else:
                 break
@@ -152,7 +150,7 @@ def _pieces_of_thread(steps: Sequence[Step]) -> Iterator[_Piece]:
         yield from until(one.began)
         around.append(one)
     if around:
-        yield from until(max(_end(one) for one in around))
+        yield from until(max(one.ended for one in around))
 
 
 def _spans(pieces: Sequence[_Piece]) -> Iterator[tuple[list[Step], set[str], float]]:
@@ -177,7 +175,3 @@ def _spans(pieces: Sequence[_Piece]) -> Iterator[tuple[list[Step], set[str], flo
 
 def _sorted(steps: Sequence[Step]) -> list[Step]:
     return sorted(steps, key=lambda s: (s.began, -s.seconds))
-
-
-def _end(step: Step) -> float:
-    return step.began + step.seconds

@@ -50,6 +50,11 @@ class Step:
     seconds: float
     is_wait: bool = False
 
+    @property
+    def ended(self) -> float:
+        """When it ended, as `began`."""
+        return self.began + self.seconds
+
 
 class Timeline:
     """The steps of one recording. Safe from any thread."""
@@ -68,7 +73,7 @@ class Timeline:
                 at = self._last.get(thread)
                 if at is not None and _goes_on(self.steps[at], one):
                     began = self.steps[at].began
-                    self.steps[at] = replace(one, began=began, seconds=_until(one) - began)
+                    self.steps[at] = replace(one, began=began, seconds=one.ended - began)
                 elif len(self.steps) < MOST_STEPS:
                     self._last[thread] = len(self.steps)
                     self.steps.append(one)
@@ -79,11 +84,7 @@ class Timeline:
 
 def _goes_on(before: Step, one: Step) -> bool:
     is_same = one.is_wait and before.is_wait and (before.name, before.about) == (one.name, one.about)
-    return is_same and 0 <= one.began - _until(before) < _AT_ONCE_SECONDS
-
-
-def _until(one: Step) -> float:
-    return one.began + one.seconds
+    return is_same and 0 <= one.began - before.ended < _AT_ONCE_SECONDS
 
 
 _recording: Timeline | None = None
