@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
-from sqlalchemy import select
+from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import defer
 
 from replicator_runtime.observed.requests import request_json
@@ -17,6 +17,9 @@ from replicator_runtime.service.store.tables import AuditEntry, Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from sqlalchemy import ColumnElement
+    from sqlalchemy.orm import InstrumentedAttribute
 
     from replicator_runtime.service.context import ServiceContext
     from replicator_state import ReplicatorDirectory
@@ -39,24 +42,35 @@ class ActivityEntry(BaseModel):
     text: str = ""
 
 
-def activity(
-    context: ServiceContext, namespace: str, name: str, before: datetime | None, limit: int
-) -> list[ActivityEntry]:
-    """The newest entries before a moment, the newest first, and one more than `limit` when there are more."""
+class Place(NamedTuple):
+    """A place in the order of the entries: before an entry, by its time and then by its id, since several have one time."""
+
+    at: datetime
+    entry_id: str = ""
+
+
+END = Place(datetime(9000, 1, 1, tzinfo=UTC))
+"""After all entries."""
+
+
+def activity(context: ServiceContext, namespace: str, name: str, before: Place, limit: int) -> list[ActivityEntry]:
+    """The newest entries before a place, the newest first, and one more than `limit` when there are more."""
     directory = context.observation.reader_of(namespace, name).directory
-    until = before or datetime.now(UTC).replace(year=9000)
-    until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
     found = [
-        *_requests(directory, until, limit + 1),
-        *_of_database(context, namespace, name, until, limit + 1),
+        *_requests(directory, before, limit + 1),
+        *_of_database(context, namespace, name, before, limit + 1),
         *_schema_changes(directory),
     ]
-    found = [entry for entry in found if entry.at < until]
-    return sorted(found, key=lambda entry: (entry.at, entry.id), reverse=True)[: limit + 1]
+    found = [entry for entry in found if _place(entry) < before]
+    return sorted(found, key=_place, reverse=True)[: limit + 1]
 
 
-def _requests(directory: ReplicatorDirectory, until: datetime, limit: int) -> Iterator[ActivityEntry]:
-    for entry in directory.requests().history(limit, before=_ulid_of(until)):
+def _place(entry: ActivityEntry) -> Place:
+    return Place(entry.at, entry.id)
+
+
+def _requests(directory: ReplicatorDirectory, before: Place, limit: int) -> Iterator[ActivityEntry]:
+    for entry in directory.requests().history(limit, before=_first_after(before)):
         shown = request_json(entry)
         if entry.request is not None:
             yield ActivityEntry(
@@ -72,18 +86,18 @@ def _requests(directory: ReplicatorDirectory, until: datetime, limit: int) -> It
 
 
 def _of_database(
-    context: ServiceContext, namespace: str, name: str, until: datetime, limit: int
+    context: ServiceContext, namespace: str, name: str, before: Place, limit: int
 ) -> Iterator[ActivityEntry]:
     path = f"/v1/contexts/{namespace}/pipelines/{name}"
     jobs = (
         select(Job)
         .options(defer(Job.output))
-        .where(Job.namespace == namespace, Job.name == name, Job.started < until)
+        .where(Job.namespace == namespace, Job.name == name, _is_before(Job.started, Job.job_id, before))
         .order_by(Job.job_id.desc())
     )
     changes = (
         select(AuditEntry)
-        .where(AuditEntry.namespace == namespace, AuditEntry.at < until)
+        .where(AuditEntry.namespace == namespace, _is_before(AuditEntry.at, AuditEntry.entry_id, before))
         .where((AuditEntry.path == path) | AuditEntry.path.startswith(f"{path}/", autoescape=True))
         .order_by(AuditEntry.entry_id.desc())
     )
@@ -119,10 +133,21 @@ def _schema_changes(directory: ReplicatorDirectory) -> Iterator[ActivityEntry]:
         )
 
 
-def _ulid_of(moment: datetime) -> str | None:
-    """The first id of that moment; None where it is beyond those that ids can have."""
+def _is_before(
+    at: InstrumentedAttribute[datetime], entry_id: InstrumentedAttribute[str], before: Place
+) -> ColumnElement[bool]:
+    return or_(at < before.at, and_(at == before.at, entry_id < before.entry_id))
+
+
+def _first_after(place: Place) -> str | None:
+    """The first id of requests that is not before that place; None where it is beyond those that ids can have."""
     from ulid import ULID
 
-    if moment.year >= 9000:
+    if place.at.year >= END.at.year:
         return None
-    return str(ULID.from_datetime(moment))[:10] + "0" * 16
+    millisecond = place.at.replace(microsecond=place.at.microsecond // 1000 * 1000)
+    first, following = (
+        str(ULID.from_datetime(moment))[:10] + "0" * 16
+        for moment in (millisecond, millisecond + timedelta(milliseconds=1))
+    )
+    return max(first, min(place.entry_id, following)) if place.at == millisecond else following

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -15,7 +15,7 @@ from replicator_runtime.observed.objectives import slo_json, stored_figures
 from replicator_runtime.service.access.requirement import requires
 from replicator_runtime.service.access.roles import Principal, Role
 from replicator_runtime.service.context import Context
-from replicator_runtime.service.observation.activity import ActivityEntry, activity
+from replicator_runtime.service.observation.activity import END, ActivityEntry, Place, activity
 from replicator_runtime.service.observation.log_pages import page_of_lines
 from replicator_runtime.service.observation.metrics import metrics_text
 from replicator_runtime.service.observation.schemas import LogLevel, LogLine, TableLineage, TableRow
@@ -168,12 +168,17 @@ def list_activity(
     request: Request,
     response: Response,
     before: Annotated[datetime | None, Query(description="Only earlier ones.")] = None,
+    before_id: Annotated[
+        str, Query(alias="beforeId", max_length=100, description="Also those of that moment with a smaller id.")
+    ] = "",
     limit: Limit = 50,
 ) -> Any:
     """A page; the `Link` header names what came before."""
-    found = activity(context, namespace, name, before, limit)
+    place = END if before is None else Place(before if before.tzinfo else before.replace(tzinfo=UTC), before_id)
+    found = activity(context, namespace, name, place, limit)
     if len(found) > limit:
-        link(request, response, before=found[limit - 1].at.isoformat(), limit=limit)
+        last = found[limit - 1]
+        link(request, response, before=last.at.isoformat(), beforeId=last.id, limit=limit)
     return found[:limit]
 
 

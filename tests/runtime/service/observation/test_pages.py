@@ -80,6 +80,28 @@ def test_activity_has_requests_jobs_and_changes_in_the_order_of_their_times(shop
     assert first.json()[1]["id"] == job.job_id
 
 
+def test_pages_of_activity_have_all_entries_of_one_moment(shop: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = datetime(2026, 1, 1, 12, 0, 0, 4000, tzinfo=UTC)
+    made = iter(ULID.from_bytes(ULID.from_datetime(moment).bytes[:6] + bytes([number]) * 10) for number in (1, 2, 3))
+    requests = ReplicatorDirectory(shop.context.settings.base_path, "default", "shop").requests()
+    with monkeypatch.context() as patch:
+        patch.setattr("replicator_state.requests.request_folder.ULID", lambda: next(made))
+        for _ in range(3):
+            requests.record("table.retry", {"tables": ["orders"]}, "", by="ann")
+    entry = {"namespace": "default", "by": "eve", "operation": "stopPipeline", "status": 202, "path": PIPELINE}
+    with shop.context.database.session() as session:
+        for number, late in enumerate((0, 0, 700, -1)):  # microseconds
+            at = moment + timedelta(microseconds=late)
+            session.add(AuditEntry(entry_id=f"{number}" * 26, at=at, **entry))
+    found: list[str] = []
+    place = f"{PIPELINE}/activity?limit=1"
+    while place:
+        answer = shop.client.get(place)
+        found += [one["id"] for one in answer.json() if one["at"] < "2026-01-02"]
+        place = answer.links.get("next", {}).get("url", "")
+    assert len(found) == len(set(found)) == 7
+
+
 def lines_of(count: int) -> bytes:
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     lines: list[dict[str, Any]] = [
