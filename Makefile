@@ -66,10 +66,10 @@ test-all: servers ## Run the tests with every kill, source and server of each; h
 	@ALL_CASES=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: servers ## Random histories of every source into Delta and BigQuery, stops and kills between; [ROUNDS=200] [SEED=n] [ARGS="-k 'mysql and delta'"]
-	@SOAK_ROUNDS="$(ROUNDS)" SOAK_SEED="$(SEED)" $(BIN)/python -m pytest -n $(SOAK_WORKERS) -rA --tb=short tests/soak $(STORMS) $(ARGS)
+	@ALL_CASES=1 SOAK_ROUNDS="$(ROUNDS)" SOAK_SEED="$(SEED)" $(BIN)/python -m pytest -n $(SOAK_WORKERS) -rA --tb=short tests/soak $(STORMS) $(ARGS)
 
 endurance: servers ## A week in an hour for each source into Delta and BigQuery: changes, kills, errors; flat to the end? [ARGS="-k sqlite-delta"] [ROUND_SECONDS=15] [COMMITS=100000] [MINUTES=120]
-	@ENDURANCE_ROUNDS="$(ROUNDS)" ENDURANCE_SECONDS="$(ROUND_SECONDS)" ENDURANCE_COMMITS="$(COMMITS)" ENDURANCE_MINUTES="$(MINUTES)" $(BIN)/python -m pytest -rA --tb=short tests/endurance $(ARGS)
+	@ALL_CASES=1 ENDURANCE_ROUNDS="$(ROUNDS)" ENDURANCE_SECONDS="$(ROUND_SECONDS)" ENDURANCE_COMMITS="$(COMMITS)" ENDURANCE_MINUTES="$(MINUTES)" $(BIN)/python -m pytest -rA --tb=short tests/endurance $(ARGS)
 
 test-bigquery: bigquery-named setup ## Try the BigQuery target on the real service: PROJECT=… BUCKET=… [LOCATION=US] [KEY=key.json]; costs money
 	@REPLICATOR_BIGQUERY_PROJECT="$(PROJECT)" REPLICATOR_BIGQUERY_BUCKET="$(BUCKET)" REPLICATOR_BIGQUERY_LOCATION="$(LOCATION)" \

@@ -1,7 +1,11 @@
-"""What `make test` leaves out exists, and `some` takes as many cases as it says, the same ones each time."""
+"""What `make test` leaves out exists and is in the longer commands, and `some` takes as many cases as it says, the same ones each time."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +41,22 @@ def test_some_cases_are_as_many_as_asked_for_and_in_their_order(
         assert chosen == depth.some(cases, most, name=name)
     monkeypatch.setattr(depth, "ALL_CASES", True)
     assert depth.some(cases, most, name="one") == cases
+
+
+@pytest.mark.parametrize(
+    ("command", "test"),
+    [
+        ("soak", "test_target_equals_source_after_every_stop[sqlite-delta]"),
+        ("endurance", "test_a_replicator_stays_right_fast_and_small[sqlite-delta]"),
+        ("test-all", "test_target_equals_source_after_every_stop"),
+    ],
+)
+def test_a_longer_command_has_the_tests_that_are_left_out(command: str, test: str) -> None:
+    made = subprocess.run(["make", "--dry-run", command], cwd=_ROOT, capture_output=True, text=True, check=True)
+    words = shlex.split(next(line for line in made.stdout.splitlines() if "-m pytest" in line))
+    program = next(place for place, word in enumerate(words) if word.endswith("/python"))
+    settings = dict(word.split("=", 1) for word in words[:program])
+    narrowed = ["tests/soak"] if command == "test-all" else []
+    asked = [sys.executable, *words[program + 1 :], *narrowed, "--collect-only", "-q"]
+    found = subprocess.run(asked, cwd=_ROOT, env={**os.environ, **settings}, capture_output=True, text=True)
+    assert test in found.stdout, found.stdout + found.stderr
