@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from replicator_sdk.errors import BugError, FencedError, NeedsUserError
+from replicator_sdk.errors import BugError, FencedError, HistoryLostError, NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
-from replicator_state.offsets.offset_format import UnreadableFile
+from replicator_state.offsets.offset_format import UnreadableFile, moment
 from replicator_state.storage.folder import Folder
 from replicator_state.storage.store_retry import StoreRetry
 from replicator_state.value_files import ValueFiles
@@ -80,8 +80,13 @@ class StateStore:
         loaded = self._values.load(self._name(key))
         return None if loaded.value is None else StateValue(loaded.value, loaded.recovered_from)
 
-    def put(self, key: str, value: bytes) -> None:
+    def put(self, key: str, value: bytes, *, numbered: bool = False) -> None:
         """Store `value` under `key`; the present value becomes the previous one.
+
+        Args:
+            key: Its key.
+            value: The value.
+            numbered: Whether offsets that are saved later need this version of it, or a later one (`numbers`).
 
         Raises:
             FencedError: When a newer run took over; nothing is changed that a later run reads.
@@ -90,8 +95,35 @@ class StateStore:
         """
         name = self._name(key)
         failpoint("state.put.before")
-        self._values.put(name, bytes(value))
+        self._values.put(name, bytes(value), numbered=numbered)
         failpoint("state.put.after")
+
+    def numbers(self) -> dict[str, int]:
+        """The numbers of all numbered values of the generation that this run has read, written or was given by `check_numbers`, by name."""
+        return self._values.numbers
+
+    def check_numbers(self, numbers: Mapping[str, int], *, together: Collection[Collection[str]] = ()) -> None:
+        """Refuse values that are older than when an offset was saved: what happened between would be forgotten without a trace.
+
+        A value that is not there passes: whoever needs it says so.
+
+        Args:
+            numbers: As the offset was saved with them (`numbers`).
+            together: Keys of values of which the newest one counts, since it has what the others lack.
+
+        Raises:
+            HistoryLostError: RPL-7125 when one is older.
+            ReplicatorError: As `read`.
+        """
+        groups = [[self._name(key) for key in keys] for keys in together]
+        groups += [[name] for name in numbers if not any(name in group for group in groups)]
+        for group in groups:
+            expected = max(numbers.get(name, 0) for name in group)
+            found = [self._values.load(name) for name in group] if expected else []
+            newest = max((value.number for value in found), default=0)
+            if newest < expected and any(value.value is not None for value in found):
+                raise _older(group[0], newest, expected, self._folder.place)
+        self._values.expect(numbers)
 
     def delete(self, key: str) -> None:
         """Remove the value under `key` and its previous version; nothing happens when there is none."""
@@ -179,6 +211,16 @@ class StateStore:
                 hint="use a shorter key, for example a hash",
             )
         return name
+
+
+def _older(name: str, found: int, expected: int, place: str) -> HistoryLostError:
+    when = f"of {moment(found):%Y-%m-%d %H:%M:%S} UTC" if found else "of an earlier release"
+    return HistoryLostError(
+        f"the state value {name} at {place} is {when}, and the newest offset was saved with one of {moment(expected):%Y-%m-%d %H:%M:%S} UTC:"
+        " its newest file is damaged, or files of several moments were put together",
+        code="RPL-7125",
+        hint="put back all files of the folder as they were at one moment, or `replicator reset PIPELINE`: every table is copied again",
+    )
 
 
 def _status_name(epoch: int) -> str:

@@ -5,6 +5,10 @@ has read. So the files of epoch 7 are `<name>.<7, 20 digits>` and `….previous`
 time a run reads or writes a value it *adopts* it: it copies the value of the highest epoch before its own to its own
 files and deletes the older ones. From then on it reads its own files only, and so do its successors. Epoch 0 is the
 layout of earlier versions, and of a store without a lease: `<name>` and `<name>.previous`.
+
+A value may be *numbered*: each of its versions has a higher number than all numbered ones before it, of any value. An offset is
+saved with the numbers of its time, by which a later run notices a value that is older: the version before a damaged file, or a
+file of another backup.
 """
 
 from __future__ import annotations
@@ -12,9 +16,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import struct
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
@@ -28,6 +34,8 @@ UNREADABLE_STATE = "RPL-7120"
 _PREVIOUS = ".previous"
 _FILE = re.compile(r"(?P<name>state-[^.]+)(?:\.(?P<epoch>\d{20}))?(?:\.previous)?")
 _MAGIC = b"RPLSTAT1"
+_NUMBERED = b"RPLSTAT2"
+_NUMBER = struct.Struct(">q")
 _ABSENT = b"RPLNONE1"
 _DIGEST = 32
 _LOOKS = 5
@@ -42,10 +50,12 @@ class Loaded:
     Attributes:
         value: The value; None when there is none.
         recovered_from: The damaged newer file when `value` is the version before it.
+        number: Of the value; 0 where it is not numbered.
     """
 
     value: bytes | None
     recovered_from: UnreadableFile | None = None
+    number: int = 0
 
 
 class ValueFiles:
@@ -69,6 +79,19 @@ class ValueFiles:
         self._listed: dict[str, set[int]] | None = None
         self._own: dict[str, UnreadableFile | None] = {}
         self._written: dict[str, bytes] = {}
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The highest number of each numbered value that is known."""
+        with self._lock:
+            return dict(self._numbers)
+
+    def expect(self, numbers: Mapping[str, int]) -> None:
+        """These numbers exist: later ones are higher."""
+        with self._lock:
+            for name, number in numbers.items():
+                self._numbers[name] = max(number, self._numbers.get(name, 0))
 
     def load(self, name: str) -> Loaded:
         """The value under `name`.
@@ -83,10 +106,17 @@ class ValueFiles:
             if name not in self._own:
                 self._adopt(name)
             loaded = self._first_readable(name, [self._epoch])
-            return Loaded(loaded.value, loaded.recovered_from or self._own[name])
+            if loaded.number:
+                self.expect({name: loaded.number})
+            return replace(loaded, recovered_from=loaded.recovered_from or self._own[name])
 
-    def put(self, name: str, value: bytes) -> None:
+    def put(self, name: str, value: bytes, *, numbered: bool = False) -> None:
         """Store `value` under `name`; the present value becomes the previous one.
+
+        Args:
+            name: Its name.
+            value: The value.
+            numbered: Whether it gets a number; then its later versions are numbered as well.
 
         Raises:
             FencedError: When a newer run took over; no later run reads what this call wrote.
@@ -99,9 +129,12 @@ class ValueFiles:
                 # A damaged one must not push out the last good version.
                 self._keep(file, present)
             failpoint("state.put.between")
-            content = _sealed(_MAGIC + value)
+            number = self._next_number() if numbered else 0
+            content = _sealed(_body(value, number))
             self._written.pop(name, None)
             self.write(file, content, "save state")
+            if numbered:
+                self._numbers[name] = number
             if len(content) <= _REMEMBERED_BYTES:
                 self._written[name] = content
             self._own[name] = None
@@ -151,6 +184,10 @@ class ValueFiles:
                 extra={"code": "RPL-7124"},
             )
 
+    def _next_number(self) -> int:
+        """Above all known ones, also when the clock was set back: the microseconds since 1970, for people."""
+        return max(time.time_ns() // 1000, *(number + 1 for number in self._numbers.values()), 1)
+
     def write(self, file: str, content: bytes, what: str) -> None:
         """Replace `file`, unless a newer run took over; asks so before each try."""
 
@@ -165,7 +202,7 @@ class ValueFiles:
         """The file's content when it is a whole value; what this run wrote last is known without its checksum."""
         content = self._raw(file)
         try:
-            known = content is not None and (content == self._written.get(name) or _opened(content).startswith(_MAGIC))
+            known = content is not None and (content == self._written.get(name) or _opened(content) != _ABSENT)
         except UnreadableError:
             return None
         return content if known else None
@@ -199,7 +236,7 @@ class ValueFiles:
         found = self._first_readable(name, self._epochs(name))
         own = self._file(name, self._epoch)
         if not self._retry.run("read state", lambda: self.folder.exists(own)):
-            content = _sealed(_ABSENT if found.value is None else _MAGIC + found.value)
+            content = _sealed(_ABSENT if found.value is None else _body(found.value, found.number))
             failpoint("state.adopt.before")
             self.write(own, content, "take over state")
             if found.value is not None:
@@ -253,7 +290,12 @@ class ValueFiles:
             _log.warning(
                 "state file %s: %s; the version before it is used", bad.name, bad.reason, extra={"code": "RPL-7123"}
             )
-        return Loaded(content[len(_MAGIC) :] if content.startswith(_MAGIC) else None, bad)
+        if content == _ABSENT:
+            return Loaded(None, bad)
+        value, number = content[len(_MAGIC) :], 0
+        if content.startswith(_NUMBERED):
+            (number,), value = _NUMBER.unpack_from(value), value[_NUMBER.size :]
+        return Loaded(value, bad, number)
 
     def _read(self, file: str) -> tuple[bytes | None, str | None]:
         """The file's checked content, or why there is none: (None, None) when it is absent."""
@@ -287,12 +329,18 @@ def _sealed(body: bytes) -> bytes:
     return body + hashlib.sha256(body).digest()
 
 
+def _body(value: bytes, number: int) -> bytes:
+    return _NUMBERED + _NUMBER.pack(number) + value if number else _MAGIC + value
+
+
 def _opened(content: bytes) -> bytes:
-    """The content without its checksum; it begins with one of the two marks."""
+    """The content without its checksum; it begins with one of the three marks."""
     body, digest = content[:-_DIGEST], content[-_DIGEST:]
     if hashlib.sha256(body).digest() != digest:
         raise UnreadableError("the checksum is wrong")
     if body.startswith(_MAGIC) or body == _ABSENT:
+        return body
+    if body.startswith(_NUMBERED) and len(body) >= len(_NUMBERED) + _NUMBER.size:
         return body
     if not body.startswith(_MAGIC[:-1]):
         raise UnreadableError("it is not a state file")

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from replicator_sdk.errors import BugError, FencedError, NeedsUserError
-from replicator_state import ReplicatorDirectory, StateStore
+from replicator_sdk.errors import BugError, FencedError, HistoryLostError, NeedsUserError
+from replicator_state import Lease, ReplicatorDirectory, StateStore
 from replicator_state.storage.folder import Folder
 from replicator_state.storage.local_folder import LocalFolder
 from replicator_state.storage.store_retry import StoreRetry
 
 AT_ONCE = StoreRetry(0, "test")
+
+
+@contextmanager
+def held(lease: Lease) -> Iterator[Lease]:
+    """The lease, until the block ends."""
+    try:
+        yield lease
+    finally:
+        lease.release()
 
 
 def test_a_value_is_there_until_it_is_deleted(directory: ReplicatorDirectory, folder: Folder) -> None:
@@ -107,6 +118,63 @@ def test_a_damaged_value_does_not_push_out_the_last_good_one(local: LocalFolder)
     store.put("k", b"three")
     (local.path / "state-k").write_bytes(b"junk")
     assert store.get("k") == b"one"
+
+
+def test_a_value_older_than_the_offset_is_refused_whether_damaged_or_of_another_backup(
+    directory: ReplicatorDirectory, folder: Folder
+) -> None:
+    with held(directory.acquire("one")) as lease:
+        store = directory.states(lease).scoped("runtime")
+        store.put("k", b"one", numbered=True)
+        backup = {name: folder.read(name) for name in folder.names("state-")}
+        store.put("k", b"two", numbered=True)
+        store.put("other", b"without a number")
+        numbers = store.numbers()
+    files = {name: folder.read(name) for name in folder.names("state-runtime")}
+    [newest] = [name for name in files if "previous" not in name and b"two" in files[name]]
+    for damage in ({newest: b"junk"}, backup):
+        for name, content in {**files, **damage}.items():
+            folder.replace(name, content)
+        for _ in range(2):  # also once it is taken over
+            with (
+                held(directory.acquire("later")) as lease,
+                pytest.raises(HistoryLostError, match=r"RPL-7125.*replicator reset"),
+            ):
+                directory.states(lease).scoped("runtime").check_numbers(numbers)
+    assert list(numbers.values()) == sorted(numbers.values())
+
+
+def test_of_values_that_belong_together_the_newest_one_counts(directory: ReplicatorDirectory, folder: Folder) -> None:
+    with held(directory.acquire("one")) as lease:
+        store = directory.states(lease)
+        for key, value in (("whole", b"1"), ("whole", b"2"), ("changes", b"3")):
+            store.put(key, value, numbered=True)
+        numbers = store.numbers()
+    for name in folder.names("state-whole"):
+        if "previous" not in name:
+            folder.replace(name, b"junk")
+    with held(directory.acquire("two")) as lease:
+        directory.states(lease).check_numbers(numbers, together=[("whole", "changes")])
+        with pytest.raises(HistoryLostError, match="RPL-7125"):
+            directory.states(lease).check_numbers(numbers)
+
+
+@pytest.mark.parametrize("back", [0, 3600])
+def test_numbers_rise_from_run_to_run_also_when_the_clock_is_set_back(
+    directory: ReplicatorDirectory, monkeypatch: pytest.MonkeyPatch, back: int
+) -> None:
+    numbers: dict[str, int] = {}
+    for run in range(3):
+        clock = time.time_ns() - back * run * 10**9
+        with held(directory.acquire(str(run))) as lease, monkeypatch.context() as patch:
+            patch.setattr(time, "time_ns", lambda clock=clock: clock)
+            store = directory.states(lease)
+            store.check_numbers(numbers)
+            for key in ("a", "b", "a"):
+                before = max(store.numbers().values(), default=0)
+                store.put(key, b"x", numbered=True)
+                assert store.numbers()[f"state-{key}"] > before
+            numbers = store.numbers()
 
 
 def test_two_damaged_versions_are_an_error_and_never_absent(directory: ReplicatorDirectory, folder: Folder) -> None:

@@ -1,9 +1,12 @@
 """The offset file: the big-endian layout of `docs/seeds.md#001-replicator`, followed by a checksum.
 
     sequence number (long) · number of entries (int) · per entry: key length (int), key, value length (int), value
-    epoch (long) · saved at, microseconds UTC (long) · version (int) · `RPLOFFST` · SHA-256 of everything before (32)
+    epoch (long) · saved at, microseconds UTC (long)
+    number of state values (int) · per value: name length (int), name, its number (long)
+    version (int) · `RPLOFFST` · SHA-256 of everything before (32)
 
-A reader of that layout stops before the second line. Later versions may change it but keep its last 44 bytes.
+A reader of that layout stops before the second line. Version 1 has no third line. Later versions may change the lines after the
+first but keep the last 44 bytes.
 """
 
 from __future__ import annotations
@@ -11,21 +14,24 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from replicator_sdk.errors import BugError, NeedsUserError
 
-VERSION = 1
+VERSION = 2
+_WITHOUT_VALUES = 1
 _MAGIC = b"RPLOFFST"
 _HEAD = struct.Struct(">qi")
 _LENGTH = struct.Struct(">i")
-_TAIL = struct.Struct(">qqi8s")
+_SAVED = struct.Struct(">qq")
+_NUMBER = struct.Struct(">q")
 _END = struct.Struct(">i8s")
 _DIGEST = 32
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONG = 2**63 - 1
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,8 @@ class SavedOffset:
         epoch: Lease epoch of the run that saved it; set by the store.
         commit_timestamp: The number in the file's name, microseconds; orders the files. Set by the store.
         recovered_from: Newer files that had to be passed over to reach this one; empty when all is well.
+        values: The numbers that state values had when it was saved, by name (`StateStore.numbers`): it can be gone on from with
+            these values or later ones only. Empty for offsets of version 1.
     """
 
     sequence_number: int
@@ -55,6 +63,7 @@ class SavedOffset:
     epoch: int = 0
     commit_timestamp: int = 0
     recovered_from: tuple[UnreadableFile, ...] = ()
+    values: Mapping[str, int] = field(default_factory=dict)
 
 
 class UnreadableError(ValueError):
@@ -82,7 +91,11 @@ def encode(offset: SavedOffset) -> bytes:
     for key in sorted(offset.fields):
         for part in (key.encode(), bytes(offset.fields[key])):
             parts += (_LENGTH.pack(len(part)), part)
-    parts.append(_TAIL.pack(offset.epoch, microseconds(offset.saved_at), VERSION, _MAGIC))
+    parts.append(_SAVED.pack(offset.epoch, microseconds(offset.saved_at)))
+    parts.append(_LENGTH.pack(len(offset.values)))
+    for name in sorted(offset.values):
+        parts += (_LENGTH.pack(len(name.encode())), name.encode(), _NUMBER.pack(offset.values[name]))
+    parts.append(_END.pack(VERSION, _MAGIC))
     body = b"".join(parts)
     return body + hashlib.sha256(body).digest()
 
@@ -95,42 +108,75 @@ def decode(content: bytes) -> SavedOffset:
         NeedsUserError: RPL-7160 when it is whole but of a later version of this program.
     """
     body, digest = content[:-_DIGEST], content[-_DIGEST:]
-    if len(body) < _HEAD.size + _TAIL.size:
+    if len(body) < _HEAD.size + _SAVED.size + _END.size:
         raise UnreadableError(f"{len(content)} bytes are too few")
     if hashlib.sha256(body).digest() != digest:
         raise UnreadableError("the checksum is wrong")
     version, magic = _END.unpack_from(body, len(body) - _END.size)
     if magic != _MAGIC:
         raise UnreadableError("it is not an offset file")
-    if version != VERSION:
+    if version not in {_WITHOUT_VALUES, VERSION}:
         raise NeedsUserError(
             f"an offset file has version {version}, this program knows {VERSION}",
             code="RPL-7160",
             hint="run the version of replicator that wrote it, or a later one",
         )
-    sequence_number, count = _HEAD.unpack_from(body)
-    epoch, saved_at, _, _ = _TAIL.unpack_from(body, len(body) - _TAIL.size)
-    fields = _fields(body, count, len(body) - _TAIL.size)
-    return SavedOffset(sequence_number, fields, moment(saved_at), epoch)
+    parts = _Parts(body[: -_END.size])
+    sequence_number, count = parts.numbers(_HEAD)
+    fields = _unique([(parts.text(), parts.sized()) for _ in range(max(0, count))])
+    epoch, saved_at = parts.numbers(_SAVED)
+    values: dict[str, int] = {}
+    if version == VERSION:
+        (count,) = parts.numbers(_LENGTH)
+        values = _unique([(parts.text(), parts.numbers(_NUMBER)[0]) for _ in range(max(0, count))])
+    if not parts.ended:
+        raise _wrong_lengths()
+    return SavedOffset(sequence_number, fields, moment(saved_at), epoch, values=values)
 
 
-def _fields(body: bytes, count: int, end: int) -> dict[str, bytes]:
-    place = _HEAD.size
-    parts: list[bytes] = []
-    while len(parts) < 2 * count and place + _LENGTH.size <= end:
-        (length,) = _LENGTH.unpack_from(body, place)
-        place += _LENGTH.size
-        parts.append(body[place : place + max(0, length)])
-        place += len(parts[-1])
-    if place != end or len(parts) != 2 * count:
-        raise UnreadableError("lengths do not add up")
-    try:
-        fields = {key.decode(): value for key, value in zip(parts[::2], parts[1::2], strict=True)}
-    except UnicodeDecodeError as error:
-        raise UnreadableError("a key is not UTF-8") from error
-    if len(fields) != count:
+class _Parts:
+    """Takes the parts of a file's content one after the other."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body, self._place = body, 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing more."""
+        return self._place == len(self._body)
+
+    def numbers(self, form: struct.Struct) -> tuple[Any, ...]:
+        """The next numbers."""
+        return form.unpack(self._take(form.size))
+
+    def sized(self) -> bytes:
+        """The next bytes, which follow their length."""
+        (length,) = self.numbers(_LENGTH)
+        return self._take(length)
+
+    def text(self) -> str:
+        """The same as text."""
+        try:
+            return self.sized().decode()
+        except UnicodeDecodeError as error:
+            raise UnreadableError("a key is not UTF-8") from error
+
+    def _take(self, size: int) -> bytes:
+        end = self._place + size
+        if size < 0 or end > len(self._body):
+            raise _wrong_lengths()
+        taken, self._place = self._body[self._place : end], end
+        return taken
+
+
+def _unique(pairs: list[tuple[str, _Value]]) -> dict[str, _Value]:
+    if len(found := dict(pairs)) != len(pairs):
         raise UnreadableError("a key is repeated")
-    return fields
+    return found
+
+
+def _wrong_lengths() -> UnreadableError:
+    return UnreadableError("lengths do not add up")
 
 
 def _check(offset: SavedOffset) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -22,6 +23,7 @@ _OFFSETS = st.builds(
     st.dictionaries(st.text(max_size=20), st.binary(max_size=40), max_size=5),
     _MOMENTS,
     st.integers(0, 2**40),
+    values=st.dictionaries(st.text(max_size=20), st.integers(0, 2**63 - 1), max_size=4),
 )
 
 
@@ -42,6 +44,13 @@ def test_a_reader_that_knows_only_the_seed_reads_number_and_fields(saved: SavedO
 @given(_OFFSETS)
 def test_what_was_encoded_is_decoded(saved: SavedOffset) -> None:
     assert decode(encode(saved)) == saved
+
+
+@given(_OFFSETS)
+def test_a_file_of_version_1_has_no_numbers_of_values(saved: SavedOffset) -> None:
+    whole = encode(replace(saved, values={}))[:-32]
+    body = whole[:-16] + struct.pack(">i", 1) + whole[-8:]
+    assert decode(body + hashlib.sha256(body).digest()) == replace(saved, values={})
 
 
 @given(_OFFSETS, st.data())
@@ -68,9 +77,9 @@ def test_arbitrary_bytes_are_unreadable_and_nothing_worse(content: bytes) -> Non
         decode(content)
 
 
-@given(st.binary(max_size=120))
-def test_a_right_checksum_over_wrong_lengths_is_unreadable(body: bytes) -> None:
-    whole = body + struct.pack(">qqi8s", 1, 1, 1, b"RPLOFFST")
+@given(st.binary(max_size=120), st.sampled_from([1, 2]))
+def test_a_right_checksum_over_wrong_lengths_is_unreadable(body: bytes, version: int) -> None:
+    whole = body + struct.pack(">qqi8s", 1, 1, version, b"RPLOFFST")
     content = whole + hashlib.sha256(whole).digest()
     try:
         saved = decode(content)
@@ -90,7 +99,7 @@ def test_keys_that_are_repeated_or_are_no_text_are_unreadable(fields: str) -> No
 
 def test_a_whole_file_of_a_later_version_is_refused_rather_than_passed_over() -> None:
     body = encode(offset(1))[:-32]
-    body = body[:-12] + struct.pack(">i", 2) + body[-8:]
+    body = body[:-12] + struct.pack(">i", 3) + body[-8:]
     with pytest.raises(NeedsUserError, match="RPL-7160"):
         decode(body + hashlib.sha256(body).digest())
 

@@ -230,8 +230,9 @@ class SchemaTracker:
         """Forget what no offset needs to which one could go back, when there is twice as much as was left the last time."""
         if self._open.steps < self._prune_at:
             return
-        oldest = self._context.oldest_offset()
-        if isinstance(oldest, MySqlOffset):
+        offset = self._context.oldest_offset()
+        if isinstance(offset, MySqlOffset):
+            oldest = offset.reading_from
             self._open.prune(oldest)
             self._decisions.prune(oldest)
             self._later = [later for later in self._later if not later.is_taken or oldest < later.baseline.offset]

@@ -70,5 +70,5 @@ class LaneEnds:
 
     def _put(self, ends: dict[str, Position]) -> None:
         lanes = {lane: end.to_json() for lane, end in ends.items()}
-        self._store.put(LANES, json.dumps({**head(LANES), "lanes": lanes}).encode())
+        self._store.put(LANES, json.dumps({**head(LANES), "lanes": lanes}).encode(), numbered=True)
         self._ends = ends

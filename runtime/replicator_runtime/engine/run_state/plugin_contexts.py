@@ -77,8 +77,8 @@ class SourceContext(DeltaSourceContext):
         return self._run.store.get(source_key(key))
 
     def put_state(self, key: str, value: bytes) -> None:
-        """Keep it."""
-        self._run.store.put(source_key(key), value)
+        """Keep it; offsets that are saved later need it."""
+        self._run.store.put(source_key(key), value, numbered=True)
 
     def get_offset(self) -> Offset | None:
         """The offset saved last."""

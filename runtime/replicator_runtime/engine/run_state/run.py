@@ -16,6 +16,7 @@ from replicator_runtime.engine.letters.dead_letters import DeadLetters
 from replicator_runtime.engine.run_state.spark_handle import SparkHandle
 from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.tables.archiving import NoArchive
+from replicator_runtime.engine.tables.table_file import TOGETHER
 from replicator_runtime.engine.tables.table_store import TableStore
 from replicator_runtime.observability.metrics import FAILURES
 from replicator_sdk.failpoint import failpoint, register
@@ -184,9 +185,14 @@ class Run:
         self.totals.rename(names)
 
     def load_offset(self) -> None:
-        """Read the offset saved last, by an earlier run or attempt."""
+        """Read the offset saved last, by an earlier run or attempt.
+
+        Raises:
+            HistoryLostError: RPL-7125 when a value of the state is older than it.
+        """
         saved = self.offsets.latest()
         if saved is not None:
+            self.store.check_numbers(saved.values, together=[TOGETHER])
             self.saved_offset, self.saved_sequence = self.read_offset(saved.fields), saved.sequence_number
 
     def oldest_offset(self) -> Offset | None:
@@ -208,11 +214,14 @@ class Run:
             with step("offset.save"):
                 self.totals.save()
                 failpoint("engine.offset.before_save")
-                self.offsets.save(SavedOffset(sequence_number, offset.fields(), datetime.now(UTC)))
+                self.offsets.save(self._to_save(sequence_number, offset.fields()))
             self.metrics.took("save", time.monotonic() - began)
             self.committed_offset = self.saved_offset
             self.saved_offset, self.saved_sequence = offset, sequence_number
             failpoint("engine.offset.after_save")
+
+    def _to_save(self, sequence_number: int, fields: Mapping[str, bytes]) -> SavedOffset:
+        return SavedOffset(sequence_number, fields, datetime.now(UTC), values=self.store.numbers())
 
     def set_offset_back(self, saved: SavedOffset) -> SavedOffset:
         """Save an earlier offset again, durable when this returns; offsets saved after it can be gone back to no more.
@@ -225,7 +234,7 @@ class Run:
         """
         with self._lock:
             self.lease.check()
-            stored = self.offsets.save(SavedOffset(saved.sequence_number, saved.fields, datetime.now(UTC)))
+            stored = self.offsets.save(self._to_save(saved.sequence_number, saved.fields))
             failpoint("engine.offset.set_back")
             self.offsets.forget_between(saved, stored)
             self.saved_offset, self.saved_sequence = self.read_offset(saved.fields), saved.sequence_number

@@ -115,7 +115,7 @@ class SliceStore:
             "ends": [offset_to_json(e) for e in self.ends],
             "pending": [_event_json(e) for e in self.pending],
         }
-        self._store.put(SLICES, json.dumps(content).encode())
+        self._store.put(SLICES, json.dumps(content).encode(), numbered=True)
 
     def _offset(self, value: dict[str, str]) -> Offset:
         return offset_from_json(value, self._read_offset)

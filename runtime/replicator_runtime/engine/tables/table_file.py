@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from replicator_state import StateStore
 
+TOGETHER = (TABLES, CHANGES)
+"""Of these the one that was stored last has all of the last save, or fits what the other one was before it."""
 _LOOKS = 5
 _FORM, _IN_LOG_FORM = 2, 3
 
@@ -98,11 +100,11 @@ class TableFile:
         since = self._since | changed
         if self._wrote_all and 3 * len(since) ** 2 <= 2 * len(kept):
             before = self._since_before | changed
-            self._store.put(CHANGES, self._document(CHANGES, before, selection, self._number))
+            self._store.put(CHANGES, self._document(CHANGES, before, selection, self._number), numbered=True)
             self._since, self._since_before = since, before
             return
         self._wrote_all = False
-        self._store.put(TABLES, self._document(TABLES, kept, selection, self._number + 1))
+        self._store.put(TABLES, self._document(TABLES, kept, selection, self._number + 1), numbered=True)
         self._number, self._wrote_all, self._since, self._since_before = self._number + 1, True, {}, since
 
     def _document(self, place: str, texts: Mapping[str, str | None], selection: str, number: int) -> bytes:

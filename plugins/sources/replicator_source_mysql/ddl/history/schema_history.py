@@ -54,6 +54,7 @@ class SchemaHistory:
         self._tables: dict[TableId, Timeline[Any, TableVersion]] = {}
         self._databases: dict[str, Timeline[Any, str]] = {}
         self._now = self._empty()
+        self._from: Place | None = None  # before it definitions are forgotten
 
     def _empty(self) -> KnownTables:
         return KnownTables(self._mode, lambda database: self._folded(database) in self._followed)
@@ -84,6 +85,7 @@ class SchemaHistory:
                 for a later unnamed UNIQUE may come out wrong where an index has the same name.
         """
         history = cls(lower_case_table_names)
+        history._from = position
         history.extend(position, known, indexes=indexes)
         return history
 
@@ -178,7 +180,17 @@ class SchemaHistory:
         """Go back to what was valid at `position`; statements after it are expected again.
 
         A database that was learned of after it is not followed until it is learned of again.
+
+        Raises:
+            HistoryLostError: RPL-3753 when what was valid there is forgotten.
         """
+        if self._from is not None and position < self._from:
+            raise HistoryLostError(
+                "the schema history no longer knows what tables were at the saved offset: files of several backups were put together",
+                code="RPL-3753",
+                position=str(position),
+                hint=f"put back all files of the state folder as they were at one moment, or {COPY_AGAIN}",
+            )
         self._followed = {name: since for name, since in self._followed.items() if not position < since}
         tables = [timeline.rewind(position) for timeline in self._tables.values()]
         databases = [timeline.rewind(position) for timeline in self._databases.values()]
@@ -193,6 +205,7 @@ class SchemaHistory:
 
     def prune(self, position: Place) -> None:
         """Forget what is not needed to read on from `position` or any later one."""
+        self._from = position
         for timeline in self._tables.values():
             timeline.prune(position)
         for charsets in self._databases.values():
@@ -245,6 +258,8 @@ class SchemaHistory:
             "tables": tables,
             "places": [json.loads(text) for text in places],
         }
+        if self._from is not None:
+            head["from"] = self._from.to_json()
         return zlib.compress("\n".join([json.dumps(head), *lines]).encode(), _LEVEL)
 
     @classmethod
@@ -263,6 +278,8 @@ class SchemaHistory:
                 raise ValueError("another format")
             history = cls(head["case"])
             history._fill(head, lines, [read_place(place) for place in head["places"]])
+            if "from" in head:
+                history._from = read_place(head["from"])
         except (ValueError, KeyError, IndexError, TypeError, zlib.error) as err:
             raise HistoryLostError(
                 "the stored schema history cannot be read",

@@ -53,3 +53,30 @@ def test_what_no_kept_offset_needs_is_forgotten(
         pump.offset = start
         again = pump.read()
         assert again.changes("t") == [change for run in runs for change in run.changes("t")]
+
+
+def test_what_tables_were_is_kept_where_reading_begins_again_for_a_prepared_transaction(
+    mysql_and_mariadb: MysqlDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The starts after it read from where it was prepared, which is before the oldest offset that is kept."""
+    shop = mysql_and_mariadb
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    shop.execute("CREATE TABLE x (id INT PRIMARY KEY)")
+    pump = Pump(shop, "t", "x")
+    oldest: Offset | None = pump.prepare()
+    monkeypatch.setattr(type(pump.context), "oldest_offset", lambda _: oldest)
+    runs = []
+    with shop.connect() as other, other.cursor() as cursor:
+        for statement in ("XA START 'a'", "INSERT INTO x VALUES (1)", "XA END 'a'", "XA PREPARE 'a'"):
+            cursor.execute(statement)
+        try:
+            for number in (0, 1):
+                _work(shop, number)
+                runs.append(pump.read())
+                oldest = pump.offset
+            shop.execute("INSERT INTO t (id) VALUES (2)")
+        finally:
+            cursor.execute("XA COMMIT 'a'")
+    runs.append(pump.read())
+    assert [row["id"] for run in runs for _, row, _, _ in run.changes("t")] == [0, 1, 2]
+    assert [row["id"] for run in runs for _, row, _, _ in run.changes("x")] == [1]

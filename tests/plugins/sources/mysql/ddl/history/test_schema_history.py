@@ -98,6 +98,9 @@ def test_what_is_older_than_the_committed_position_is_forgotten_and_what_is_vali
     history.prune(at(400))
     assert history.tables() == [T]
     assert not history.knows(U)
+    history = SchemaHistory.load(history.dump())
+    with pytest.raises(HistoryLostError, match="RPL-3753"):
+        history.rewind(at(399))
 
 
 @pytest.mark.parametrize("text", ["alter table t frobnicate 'secret'", "something 'secret'"])
