@@ -116,7 +116,7 @@ class ValueFiles:
         Args:
             name: Its name.
             value: The value.
-            numbered: Whether it gets a number; then its later versions are numbered as well.
+            numbered: Whether it gets a number; one that had a number always gets one.
 
         Raises:
             FencedError: When a newer run took over; no later run reads what this call wrote.
@@ -129,11 +129,11 @@ class ValueFiles:
                 # A damaged one must not push out the last good version.
                 self._keep(file, present)
             failpoint("state.put.between")
-            number = self._next_number() if numbered else 0
+            number = self._next_number() if numbered or name in self._numbers else 0
             content = _sealed(_body(value, number))
             self._written.pop(name, None)
             self.write(file, content, "save state")
-            if numbered:
+            if number:
                 self._numbers[name] = number
             if len(content) <= _REMEMBERED_BYTES:
                 self._written[name] = content

@@ -73,7 +73,6 @@ def test_a_state_whose_values_are_older_than_its_offset_is_refused_until_a_reset
     mariadb.three_runs()
 
 
-@follows("RPL-7125")
 def test_files_of_one_moment_are_gone_on_from(mariadb: ServerShop, tmp_path: Path) -> None:
     mariadb.run()
     change(mariadb)
@@ -99,7 +98,7 @@ def test_a_history_that_has_forgotten_the_time_of_the_offset_is_refused_until_a_
         assert stored is not None
         history = SchemaHistory.load(stored)
         history.prune(replace(offset, position=offset.position + 1))
-        opened.store.put(source_key(HISTORY_KEY), history.dump(), numbered=True)
+        opened.store.put(source_key(HISTORY_KEY), history.dump())
     mariadb.database.execute("DELETE FROM customers WHERE id = 1")
     with pytest.raises(HistoryLostError, match=r"RPL-3753.*replicator reset PIPELINE"):
         mariadb.run()

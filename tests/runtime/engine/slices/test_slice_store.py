@@ -29,7 +29,7 @@ class Store:
     def get(self, key: str) -> bytes | None:
         return self.values.get(key)
 
-    def put(self, key: str, value: bytes) -> None:
+    def put(self, key: str, value: bytes, *, numbered: bool = False) -> None:
         self.values[key] = value
 
 

@@ -36,7 +36,7 @@ class Counting:
     def get(self, key: str) -> bytes | None:
         return self._store.get(key)
 
-    def put(self, key: str, value: bytes) -> None:
+    def put(self, key: str, value: bytes, *, numbered: bool = False) -> None:
         for event in self.beside:
             event.wait(120)
         if self.fault is not None:
@@ -136,7 +136,7 @@ class Memory:
     def get(self, key: str) -> bytes | None:
         return self._values.get(key)
 
-    def put(self, key: str, value: bytes) -> None:
+    def put(self, key: str, value: bytes, *, numbered: bool = False) -> None:
         self._values[key] = value
 
 
