@@ -11,7 +11,7 @@ import structlog
 from replicator_runtime.engine.run_state.retry_budget import growing_wait
 
 if TYPE_CHECKING:
-    from replicator_runtime.config.model import FailingTablesConfig
+    from replicator_runtime.config.model import FailingTablesConfig, PipelineConfig
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import Offset, TableId
 
@@ -125,6 +125,14 @@ class LogRelease:
 def has_what_follows(record: TableRecord, read_to: Offset | None) -> bool:
     """Whether the log cannot be read for the table further than `read_to`, and its copy began later: it has what cannot be read, which would end each run."""
     return read_to is not None and record.snapshot is not None and read_to < record.snapshot.first
+
+
+def isolates(config: PipelineConfig, record: TableRecord, read_to: Offset | None) -> bool:
+    """Whether an error of the table's is not the run's: as the pipeline has it, and where the table was copied past what cannot be read.
+
+    Otherwise `onTableError: stop` would end every run after a copy that was to go past that place.
+    """
+    return config.on_table_error == "isolate" or has_what_follows(record, read_to)
 
 
 def _holds_since(record: TableRecord) -> float | None:

@@ -11,7 +11,7 @@ import structlog
 
 from replicator_runtime.engine.lifecycle.copies import Copies
 from replicator_runtime.engine.lifecycle.deciding import Deciding
-from replicator_runtime.engine.lifecycle.log_release import LogRelease, has_what_follows
+from replicator_runtime.engine.lifecycle.log_release import LogRelease, has_what_follows, isolates
 from replicator_runtime.engine.lifecycle.long_failures import LaneTries, LongFailures
 from replicator_runtime.engine.lifecycle.pausing import Pausing
 from replicator_runtime.engine.lifecycle.postponed_tables import PostponedTables
@@ -262,7 +262,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         others = (r for r in self.records.values() if r.selected and r is not record)
         alone = self._can_be_copied_again(record) and has_what_follows(record, read_to)
         goes_on = alone or any(r.state is not TableState.FAILING for r in others)
-        isolate = self.run.config.on_table_error == "isolate" and goes_on and not self.run.spark.is_dead
+        isolate = isolates(self.run.config, record, read_to) and goes_on and not self.run.spark.is_dead
         if isinstance(error, DataError | SchemaDriftError):
             error.table = error.table or str(record.table)  # rows and columns are always a table's
         decided = verdict(error, isolate=isolate)

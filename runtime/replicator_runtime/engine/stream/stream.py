@@ -21,6 +21,7 @@ from replicator_runtime.engine.batching.batch_interval import BatchInterval
 from replicator_runtime.engine.batching.batching import Batcher
 from replicator_runtime.engine.batching.event_queue import EventQueue
 from replicator_runtime.engine.batching.sequencer import CommitMark, Item, SequencingEmitter
+from replicator_runtime.engine.lifecycle.log_release import isolates
 from replicator_runtime.engine.maintenance.beside_stream import BesideStream
 from replicator_runtime.engine.preparation.discovery import expects_new_tables, unknown_tables
 from replicator_runtime.engine.preparation.new_names import postponement_ends
@@ -199,16 +200,16 @@ class Stream:
             Rejoin: When the error names a table, and leads to either.
             ReplicatorError: `error`, when it concerns more than that table, or no other one works.
         """
-        isolate = self._run.config.on_table_error == "isolate"
-        if not isinstance(error, SnapshotNeededError) and verdict(error, isolate=isolate) is not Verdict.TABLE:
-            return
         records = [r for r in self._lifecycle.records.values() if r.table not in self._lifecycle.stopped and r.schemas]
+        read_to = self._batcher.offset
         # The reader knows a table by the name that it had where the reader is.
-        here = [r for r in records if str(r.schema_at(self._batcher.offset).table) == error.table]
+        here = [r for r in records if str(r.schema_at(read_to).table) == error.table]
         for record in here or [r for r in records if str(r.table) == error.table]:
-            self._in_flight.flush()
-            self._tables.failed(record.table, self._judged(record, error), read_to=self._batcher.offset)
-            raise Rejoin
+            isolate = isolates(self._run.config, record, read_to)
+            if isinstance(error, SnapshotNeededError) or verdict(error, isolate=isolate) is Verdict.TABLE:
+                self._in_flight.flush()
+                self._tables.failed(record.table, self._judged(record, error), read_to=read_to)
+                raise Rejoin
 
     def _judged(self, record: TableRecord, error: ReplicatorError) -> ReplicatorError:
         """The error that the table fails with: another one where the pipeline has a policy for rewritten rows.

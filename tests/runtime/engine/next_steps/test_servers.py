@@ -86,6 +86,10 @@ class ServerShop:
         """The pipeline uses another account."""
         self._shop.document["stages"][0]["plugin"]["properties"] |= {"user": user, "password": password}
 
+    def stop_at_errors_of_tables(self) -> None:
+        """An error of a table ends the run."""
+        self._shop.document["onTableError"] = "stop"
+
     def pipeline(self) -> Pipeline:
         return build_pipeline(self._shop.document, host=ServerHost(self._source))  # type: ignore[arg-type]
 
@@ -306,12 +310,35 @@ def test_a_table_whose_statement_is_not_understood_is_copied_again(
     mariadb.three_runs()
 
 
-def test_a_table_whose_rows_a_logged_statement_changed_is_copied_again(mariadb: ServerShop) -> None:
-    mariadb.run()
-    with mariadb.database.connect() as connection, connection.cursor() as cursor:
+def by_a_statement(shop: ServerShop) -> None:
+    """Rows of the table `notes` are changed without row events."""
+    with shop.database.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION binlog_format = STATEMENT")
         cursor.execute("UPDATE notes SET name = 'by a statement' WHERE id = 1")
         connection.commit()
+
+
+@pytest.mark.parametrize("tables", [("notes",), ("customers", "notes")], ids=["an only table", "two tables"])
+def test_where_an_error_of_a_table_ends_the_run_the_copy_goes_past_its_place(
+    mariadb: ServerShop, tables: tuple[str, ...]
+) -> None:
+    mariadb.stop_at_errors_of_tables()
+    if "customers" not in tables:
+        mariadb.database.execute("DROP TABLE customers")
+    mariadb.run()
+    for _ in range(2):
+        by_a_statement(mariadb)
+        mariadb.database.execute("UPDATE notes SET name = 'by rows' WHERE id = 2")
+        for _ in range(2):
+            with pytest.raises(ReplicatorError, match=r"RPL-3793.*table resync NAME TABLE --in-place"):
+                mariadb.run()
+        resync_past_the_place(mariadb, "RPL-3793")
+    mariadb.three_runs(*tables)
+
+
+def test_a_table_whose_rows_a_logged_statement_changed_is_copied_again(mariadb: ServerShop) -> None:
+    mariadb.run()
+    by_a_statement(mariadb)
     for _ in range(2):
         with pytest.raises(ReplicatorError, match=r"RPL-3793.*table resync NAME TABLE --in-place"):
             mariadb.run()
