@@ -20,7 +20,7 @@ from replicator_sdk.discovery.assessment import (
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import Column, TableSchema
 from replicator_target_iceberg.arrangement.definition import new_partitioning, new_sorting
-from replicator_target_iceberg.config import CatalogType, IcebergConfig, Mode
+from replicator_target_iceberg.config import MAIN, CatalogType, IcebergConfig, Mode
 from replicator_target_iceberg.naming import local_path
 from replicator_target_iceberg.schema.definition import new_schema, own_names
 from replicator_target_iceberg.schema.types import iceberg_type
@@ -43,7 +43,20 @@ class IcebergAssessor(TableAssessor):
 
     def assess(self) -> Assessment:
         """Whether the files can be written, as far as that can be seen without writing, and what no test shows."""
-        return Assessment((*self._catalog(), *self._warehouse(), _NOT_THERE))
+        return Assessment((*self._catalog(), *self._warehouse(), *self._branch(), _NOT_THERE))
+
+    def _branch(self) -> list[Finding]:
+        if self._config.branch == MAIN:
+            return []
+        return [
+            Finding(
+                "columns_of_all_branches",
+                Severity.INFO,
+                "Iceberg has columns, partitions and properties for a whole table, not for each branch",
+                f"a change of columns at the source is seen in `main` at once, its rows only once `main` is fast-forwarded to {self._config.branch!r}",
+                "leave `branch` out where readers of `main` must not see the one before the other",
+            )
+        ]
 
     def _catalog(self) -> list[Finding]:
         if self._config.catalog_type not in _UNTRIED:
@@ -157,7 +170,7 @@ class IcebergAssessor(TableAssessor):
 _NOT_THERE: Final = Finding(
     "not_there_yet",
     Severity.INFO,
-    "tables have no branch for commits, and files that a killed run leaves are not deleted",
+    "files that a killed run leaves are not deleted",
     "rows are looked for by the driver, not by Spark's executors; in the mode append `replicator verify` does not compare the tables",
     "use the target delta where that is needed",
 )

@@ -78,6 +78,9 @@ _SAME_TABLES: Final = SettingEdit(
     Severity.WARNING,
 )
 
+MAIN: Final = "main"
+"""The branch that every table has, and that readers see who name none."""
+
 _NEW_TABLES: Final = (
     "tables that are created from the next run on have it; the others keep theirs, also when they are copied again"
 )
@@ -98,6 +101,7 @@ class IcebergConfig(PluginConfig):
         partitioning: Partition transforms of new tables, as Iceberg names them, by pattern of `schema.table`; the last pattern wins.
         sort_order: Columns that the files of new tables are sorted by, by pattern of `schema.table`; the last pattern wins.
         table_properties: Properties of new tables, as Iceberg names them, by pattern of `schema.table`; later patterns win.
+        branch: The branch of each table that commits go to, and that says how far the table is.
         drop_tables: What happens to a table that the source drops.
         out_of_range: What the runtime does with values the standard types cannot hold.
         target_file_bytes: About how large data files are, in memory before compression.
@@ -126,6 +130,15 @@ class IcebergConfig(PluginConfig):
         "tableProperties": SettingEdit(
             "tables that are created from the next run on have them; the others stay as they are"
         ),
+        "branch": SettingEdit(
+            "commits go to that branch, which begins from `main` where it is missing; the former one stays as it is. A table that is further back"
+            " there is copied again (RPL-4110), or stops where the source takes no snapshots (RPL-4111); one of which this replicator has no"
+            " commit there stops (RPL-3442)",
+            "put it back; or fast-forward `main` to the former branch before; or copy each table that stops again:"
+            " `replicator table resync NAME TABLE…`",
+            Severity.WARNING,
+            "RPL-3442",
+        ),
         "dropTables": SettingEdit("tables that the source drops from the next run on follow it; those kept stay"),
         "outOfRange": SettingEdit("rows that are written from the next run on follow it; the others stay as they are"),
         "targetFileBytes": SettingEdit("files that are written from the next run on have that size; the others stay"),
@@ -147,6 +160,15 @@ class IcebergConfig(PluginConfig):
     partitioning: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     sort_order: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     table_properties: Mapping[str, Mapping[str, str]] = Field(default_factory=dict)
+    branch: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$",
+            json_schema_extra={
+                "rule": "must hold only letters, digits, _, - and ., and begin with none of the last two"
+            },
+        ),
+    ] = MAIN
     drop_tables: DropTables = DropTables.KEEP
     out_of_range: OutOfRange = OutOfRange.FAIL
     target_file_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
@@ -193,6 +215,22 @@ class IcebergConfig(PluginConfig):
                 if name.startswith(_NOT_FOLLOWED) or (name.startswith(_PARQUET) and name not in (CODEC, LEVEL)):
                     raise ValueError(f"this target's files do not follow {name}")
         return value
+
+    @field_validator("branch")
+    @classmethod
+    def _is_no_tag(cls, value: str) -> str:
+        if value.lower().startswith("replicator"):
+            raise ValueError("a branch cannot be named like the replicator's own tags, which begin with `replicator`")
+        return value
+
+    @model_validator(mode="after")
+    def _leaves_others(self) -> Self:
+        """A deleted table has no branch any more."""
+        if self.branch != MAIN and self.drop_tables is DropTables.DROP:
+            raise ValueError(
+                'with a `branch` of its own `dropTables` must be "keep": "drop" would delete `main` and all other branches'
+            )
+        return self
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

@@ -21,6 +21,7 @@ from replicator_target_iceberg.apply.table_apply import TableApply
 from replicator_target_iceberg.config import DropTables, IcebergConfig
 from replicator_target_iceberg.ddl.ddl_events import TableDDL
 from replicator_target_iceberg.jvm import Catalog
+from replicator_target_iceberg.log.branch import other_branches
 from replicator_target_iceberg.rewind import IcebergRewind
 from replicator_target_iceberg.snapshot import TableSnapshotLoad
 from replicator_target_iceberg.table import TargetTable
@@ -128,15 +129,17 @@ class IcebergConsumer(SnapshotLoader, RewindableConsumer, RepairableConsumer):
             return self._load(table).load_whole(schema, snapshot_id, position, chunks, read, all_read)
 
     def delete_table(self, table: TableId) -> str:
-        """Delete the table with its files; another writer's table stays."""
+        """Delete the table with its files; another writer's table stays, and one with other branches than that of the settings."""
         target = self._table(table)
         with target.lock:
             try:
                 target.forget()
-                there = target.begin(replacing=True).version is not None
+                version = target.begin(replacing=True).version
             except NeedsUserError as error:
                 return error.message
-            if there:
+            if version is not None and (others := other_branches(version.metadata, self._config.branch)):
+                return f"it has rows in other branches, too ({', '.join(others)}): drop it in its catalog"
+            if version is not None:
                 target.drop()
         return ""
 

@@ -46,7 +46,7 @@ class IcebergRewind(TableRewind["Attempt", Any, None]):
 
     def rows(self, newest: Attempt, version: Any, content: None) -> tuple[int | None, int | None]:  # noqa: ARG002 - snapshots say it
         """How many rows the table has, and that snapshot, by the numbers of their summaries."""
-        return _rows(newest.there.metadata.currentSnapshot()), _rows(version)
+        return _rows(newest.there.head.snapshot), _rows(version)
 
     def content(self, newest: Attempt, version: Any) -> None:
         """See that the files which the table is to have again are there, and that its partitions and order can stay."""
@@ -118,19 +118,17 @@ class IcebergRewind(TableRewind["Attempt", Any, None]):
         return Found(None, None, following)
 
     def _ancestors(self, attempt: Attempt) -> Iterator[Any]:
-        """The current snapshot, and those before it, to the table's first.
+        """The branch's newest snapshot, and those before it, to the table's first.
 
         Raises:
             NeedsUserError: RPL-3441 when one was expired.
         """
         metadata = attempt.there.metadata
-        snapshot = metadata.currentSnapshot()
-        while snapshot is not None:
+        snapshot = None
+        for snapshot in attempt.there.head.ancestors(metadata):
             yield snapshot
-            parent = snapshot.parentId()
-            snapshot = None if parent is None else metadata.snapshot(parent)
-            if parent is not None and snapshot is None:
-                raise self.gone("snapshots of that time were expired")
+        if snapshot is not None and snapshot.parentId() is not None:
+            raise self.gone("snapshots of that time were expired")
 
     def gone(self, why: str) -> NeedsUserError:
         """Returns the error for a table that cannot go back."""

@@ -30,7 +30,6 @@ from replicator_target_iceberg.log.version import (
     Version,
     has_commit,
     packed,
-    progress_expired,
     read_version,
 )
 from replicator_target_iceberg.naming import identifier
@@ -117,7 +116,8 @@ class TargetTable:
 
         Raises:
             FencedError: When a newer run has written the table.
-            NeedsUserError: When the table is not this replicator's; RPL-3426 when how far it is was expired.
+            NeedsUserError: When the table is not this replicator's; RPL-3426 when how far it is was expired; RPL-3442 when its
+                branch does not have what was committed last.
             RetryableError: RPL-4426 when another run wrote the table since this run read it last.
         """
         attempt = self._begin()
@@ -125,7 +125,7 @@ class TargetTable:
             if replacing and attempt.record is not None:
                 self._last = None
                 return Attempt(attempt.version, replace(attempt.record, progress=None, chunks=frozenset()))
-            raise progress_expired(self.table)
+            raise attempt.version.progress_unknown(self.table)
         found, last = attempt.progress, self._last
         if last is not None and found != last and found != self.ownership.taken_over(last):
             self.forget()
@@ -144,7 +144,7 @@ class TargetTable:
             if self._operations is None:
                 return Attempt(None, None)
         with java_errors(f"read the table {self.name}"):
-            version = read_version(self._catalog.jvm, self._operations, self.table)
+            version = read_version(self._catalog.jvm, self._operations, self.table, self._config.branch)
         record = None if version.stored is None else TableRecord.from_json(version.stored, self.read_offset)
         self.ownership.check(record)
         return Attempt(version, record)
@@ -158,7 +158,7 @@ class TargetTable:
         jvm = self._catalog.jvm
         if attempt.version is None:
             assert columns is not None
-            return Change(jvm, self._created(columns), None)
+            return Change(jvm, self._created(columns), None, self._config.branch)
         with java_errors(f"begin a commit to {self.name}"):
             transaction = jvm[".Transactions"].newTransaction(str(self.name), attempt.version.operations)
         if transaction.startMetadata() != attempt.version.metadata:
@@ -168,7 +168,7 @@ class TargetTable:
                 table=str(self.table),
                 hint="retried by itself; when it goes on, end the other program, or have it write at other times",
             )
-        return Change(jvm, transaction, attempt.version.metadata)
+        return Change(jvm, transaction, attempt.version, self._config.branch)
 
     def _created(self, columns: dict[str, Any]) -> Any:
         properties, name = self._config.properties_of(self.table), str(self.table)
@@ -291,6 +291,8 @@ class TargetTable:
         scan = jvm[".BaseTable"](version.operations, str(self.name)).newScan()
         if snapshot is not None:
             scan = scan.useSnapshot(snapshot)
+        elif version.head.is_there:  # else the next commit begins from what the table's `main` has
+            scan = scan.useRef(version.head.branch)
         column = next((c for c in version.schema["fields"] if c["id"] == chosen_by), None)
         if column is not None:
             scan = scan.includeColumnStats([column["name"]])

@@ -14,7 +14,7 @@ from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import TableProgress, TableReader, TableVersion
 from replicator_target_iceberg.config import IcebergConfig
 from replicator_target_iceberg.jvm import Catalog, java_errors
-from replicator_target_iceberg.log.version import Version, progress_expired, read_version
+from replicator_target_iceberg.log.version import Version, read_version
 from replicator_target_iceberg.naming import identifier
 from replicator_target_iceberg.ownership import IcebergOwnership
 from replicator_target_iceberg.schema.definition import Columns
@@ -94,19 +94,19 @@ class IcebergTableReader(TableReader):
         if operations is None:
             return None
         with java_errors(f"read the table {self._name(table)}"):
-            return read_version(self._catalog.jvm, operations, table)
+            return read_version(self._catalog.jvm, operations, table, self._config.branch)
 
     def _record(self, table: TableId, version: Version) -> TableRecord:
         """What the snapshot says.
 
         Raises:
-            NeedsUserError: RPL-3426 when how far it is was expired.
+            NeedsUserError: RPL-3426 when how far it is was expired, RPL-3442 when that is not in the branch.
         """
         stored = version.stored
         found = None if stored is None else TableRecord.from_json(stored, self._context.read_offset)
         record = IcebergOwnership(table, self._context, self._name(table)).check_read(found)
         if version.later is None:
-            raise progress_expired(table)
+            raise version.progress_unknown(table)
         return record
 
     def _name(self, table: TableId) -> str:

@@ -119,6 +119,8 @@ def replace_columns(
 ) -> None:
     """Give a table whose rows are all replaced the columns of another schema: new ones, but for those that partitions and order follow from.
 
+    Of a table with a branch for commits those of the same type stay.
+
     Raises:
         SchemaDriftError: RPL-6428 when one that it is partitioned by is not there, or has another type; RPL-6429 when another has the
             name of a partition field.
@@ -135,7 +137,8 @@ def replace_columns(
         if field.name in new and fitting.get(field.source) != field.name:
             raise _name_taken(field.name, table)
     shorten_order(change, lambda source: source in fitting)
-    bound = partitions | {field.source for field in change.sorting.fields}
+    # Columns are the table's: where `main` has rows of its own, these keep the values of each column that stays.
+    bound = fitting.keys() if change.is_beside_main else partitions | {f.source for f in change.sorting.fields}
     columns = Columns(schema, mode)
     change.update_columns(columns.replace_all(wanted, parse, frozenset(fitting[source] for source in bound)))
     change.update_columns(columns.identify_new(wanted))

@@ -19,13 +19,14 @@ from py4j.protocol import Py4JError
 from replicator_sdk.errors import RetryableError
 from replicator_target_iceberg.arrangement.partitioning import Partition, Partitioning
 from replicator_target_iceberg.arrangement.sorting import Sorting
-from replicator_target_iceberg.config import CODEC, LEVEL
+from replicator_target_iceberg.config import CODEC, LEVEL, MAIN
 from replicator_target_iceberg.files.data_file import NewFile
 from replicator_target_iceberg.files.form import FileForm
 from replicator_target_iceberg.files.live_files import DeleteRef, LiveFile
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.jvm import Jvm, class_names, java_errors, java_exception
-from replicator_target_iceberg.log.version import COMMIT, PROGRESS, TAG
+from replicator_target_iceberg.log.branch import tag_of
+from replicator_target_iceberg.log.version import COMMIT, PROGRESS, Version
 from replicator_target_iceberg.naming import local_path
 from replicator_target_iceberg.schema.types import Layout
 
@@ -41,14 +42,21 @@ class Change:
     Args:
         jvm: The Java side.
         transaction: Java's transaction, of a new table or of the version it begins with.
-        base: That version's metadata; None for a new table.
+        base: That version; None for a new table.
+        branch: What it commits to; made from the table's `main` where the table does not have it.
     """
 
-    def __init__(self, jvm: Jvm, transaction: Any, base: Any) -> None:
-        self._jvm, self._transaction, self._base = jvm, transaction, base
+    def __init__(self, jvm: Jvm, transaction: Any, base: Version | None, branch: str) -> None:
+        self._jvm, self._transaction, self._version, self._branch = jvm, transaction, base, branch
+        self._base = None if base is None else base.metadata
         self._stamps: dict[str, str] = {}
         self._partitions: dict[Partition, Any] = {}
         self.name = uuid.uuid4().hex
+
+    @property
+    def is_beside_main(self) -> bool:
+        """Whether it commits to another branch than `main`, whose rows are read under the same columns."""
+        return self._branch != MAIN
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -118,7 +126,7 @@ class Change:
     def replace_all(self, add: Iterable[NewFile]) -> None:
         """Take all files out and put these in."""
         with java_errors("replace the table's files"):
-            update = self._transaction.newOverwrite()
+            update = self._transaction.newOverwrite().toBranch(self._branch)
             update.overwriteByRowFilter(self._jvm[".expressions.Expressions"].alwaysTrue())
             for file in add:
                 update.addFile(self._data_file(file))
@@ -133,10 +141,10 @@ class Change:
     ) -> None:
         """Put files in, take files out, and replace what says which rows are gone."""
         with java_errors("change the table's files"):
-            update = self._transaction.newRowDelta()
-            if self._base is not None and (current := self._base.currentSnapshot()) is not None:
+            update = self._transaction.newRowDelta().toBranch(self._branch)
+            if self._version is not None and self._version.snapshot >= 0:
                 # Vectors of before are taken up in the new ones; the library would take them for added since.
-                update.validateFromSnapshot(current.snapshotId())
+                update.validateFromSnapshot(self._version.snapshot)
             for file in add:
                 update.addRows(self._data_file(file))
             for gone in remove:
@@ -150,7 +158,7 @@ class Change:
     def append(self, add: Iterable[NewFile] = ()) -> None:
         """Put files in; without any, only the record is new."""
         with java_errors("add files to the table"):
-            update = self._transaction.newAppend()
+            update = self._transaction.newAppend().toBranch(self._branch)
             for file in add:
                 update.appendFile(self._data_file(file))
             self._finish(update)
@@ -165,16 +173,21 @@ class Change:
                 restored = self._jvm[".TableMetadata"].buildFrom(base).setCurrentSchema(schema).build()
                 operations.commit(base, restored)
             update = self._transaction.manageSnapshots()
-            update.setCurrentSnapshot(snapshot.snapshotId())
+            if self._branch == MAIN:
+                update.setCurrentSnapshot(snapshot.snapshotId())
+            else:
+                there = self._version is not None and self._version.head.is_there
+                (update.replaceBranch if there else update.createBranch)(self._branch, snapshot.snapshotId())
             update.commit()
         self.append()
 
     def rewrite(self, add: Iterable[NewFile], remove: Iterable[LiveFile], old_deletes: Iterable[DeleteRef]) -> None:
         """Put files in the place of others that hold the same rows: readers of changes see nothing of it."""
         with java_errors("write the table's files again"):
-            update = self._transaction.newRewrite()
+            assert self._version is not None
+            update = self._transaction.newRewrite().toBranch(self._branch)
             # What was deleted before is left out of the new files; the library would take it for deleted since.
-            update.validateFromSnapshot(self._base.currentSnapshot().snapshotId())
+            update.validateFromSnapshot(self._version.snapshot)
             for gone in remove:
                 update.deleteFile(self._live_file(gone))
             for ref in old_deletes:
@@ -193,9 +206,9 @@ class Change:
         update.commit()
         if PROGRESS in self._stamps:
             tags = self._transaction.manageSnapshots()
-            number = self._transaction.table().currentSnapshot().snapshotId()
-            there = self._base is not None and TAG in dict(self._base.refs())
-            (tags.replaceTag if there else tags.createTag)(TAG, number)
+            tag = tag_of(self._branch)
+            there = self._base is not None and self._base.ref(tag) is not None
+            (tags.replaceTag if there else tags.createTag)(tag, self.snapshot())
             tags.commit()
 
     def publish(self) -> None:
@@ -226,11 +239,15 @@ class Change:
 
     def snapshot(self) -> int:
         """The number of the snapshot that it makes."""
-        return int(self._transaction.table().currentSnapshot().snapshotId())
+        return int(self._made().snapshotId())
+
+    def _made(self) -> Any:
+        """Java's snapshot that it makes."""
+        return self._transaction.table().snapshot(self._branch)
 
     def sync(self, storage: Storage) -> None:
         """Have what it wrote on this machine's disk survive a power cut."""
-        listed = local_path(str(self._transaction.table().currentSnapshot().manifestListLocation()))
+        listed = local_path(str(self._made().manifestListLocation()))
         if listed is None:
             return
         newest = self._transaction.underlyingOps().current().metadataFileLocation()

@@ -13,14 +13,13 @@ from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId
 from replicator_target_iceberg.arrangement.partitioning import Partitioning
 from replicator_target_iceberg.jvm import Jvm
+from replicator_target_iceberg.log.branch import Head, branch_gone, find_head, left_commit, tag_of
 from replicator_target_iceberg.schema.types import Layout
 
 PROGRESS: Final = "replicator.progress"
 """The property of a snapshot's summary that holds the table's record."""
 COMMIT: Final = "replicator.commit"
 """The property by which a commit is known from every other."""
-TAG: Final = "replicator"
-"""Names the newest snapshot with a record, so that no program's expiry of snapshots deletes it."""
 _CHUNKS: Final = "snapshotChunks"
 _LOADED: Final = "loadedChunks"
 
@@ -32,10 +31,11 @@ class Version:
     Attributes:
         operations: Java's `TableOperations`, by which it is committed to.
         metadata: Java's `TableMetadata`; None when there is no table.
-        snapshot: The current snapshot's number; -1 when there is none.
+        head: The newest snapshot of the branch that commits go to.
         stored: The record that the newest snapshot with one holds; None when there is none.
-        later: How many snapshots of other programs came after that one; None when some of them were expired, so that the current
-            one need not be a successor of it: the record then says whose the table is, and not how far.
+        later: How many snapshots of other programs came after that one; None when some of them were expired, so that the newest
+            one need not be a successor of it, or when it is not in the branch: the record then says whose the table is, and not how far.
+        left: The snapshot of that record where it is not in the branch.
         schema: The columns in Iceberg's JSON form.
         location: Where the table's files are.
         format_version: Of the table.
@@ -44,28 +44,38 @@ class Version:
 
     operations: Any
     metadata: Any
-    snapshot: int
+    head: Head
     stored: dict[str, Any] | None
     later: int | None
+    left: Any | None
     schema: dict[str, Any]
     location: str
     format_version: int
     partitioning: Partitioning
 
     @property
+    def snapshot(self) -> int:
+        """The number of the branch's newest snapshot; -1 when there is none."""
+        return self.head.number
+
+    @property
     def layout(self) -> Layout:
         """The columns."""
         return Layout.of(self.schema)
 
+    def progress_unknown(self, table: TableId) -> NeedsUserError:
+        """Returns the error of a version whose `later` is None."""
+        return _expired(table) if self.left is None else branch_gone(table, self.head.branch, self.left)
 
-def read_version(jvm: Jvm, operations: Any, table: TableId) -> Version:
-    """The newest version.
+
+def read_version(jvm: Jvm, operations: Any, table: TableId, branch: str) -> Version:
+    """The newest version, as a branch has it.
 
     Raises:
-        NeedsUserError: RPL-3427 when the table is one that this target does not write.
+        NeedsUserError: RPL-3427 when the table is one that this target does not write; RPL-3443 when the branch is a tag.
     """
     metadata = operations.refresh()
-    snapshot = metadata.currentSnapshot()
+    head = find_head(metadata, branch, table)
     schema = json.loads(jvm[".SchemaParser"].toJson(metadata.schema()))
     partitioning = Partitioning.of(json.loads(jvm[".PartitionSpecParser"].toJson(metadata.spec())))
     if found := partitioning.unwritable(schema["fields"]):
@@ -78,8 +88,8 @@ def read_version(jvm: Jvm, operations: Any, table: TableId) -> Version:
     return Version(
         operations,
         metadata,
-        -1 if snapshot is None else snapshot.snapshotId(),
-        *_stored(metadata, snapshot),
+        head,
+        *_stored(metadata, head),
         schema,
         metadata.location(),
         metadata.formatVersion(),
@@ -87,29 +97,31 @@ def read_version(jvm: Jvm, operations: Any, table: TableId) -> Version:
     )
 
 
-def _stored(metadata: Any, snapshot: Any) -> tuple[dict[str, Any] | None, int | None]:
-    """The record of the newest snapshot that has one, looked for back from the current one, and how far back it is."""
-    later = 0
-    while snapshot is not None:
-        if (found := snapshot.summary().get(PROGRESS)) is not None:
-            return unpacked(found), later
-        parent, later = snapshot.parentId(), later + 1
-        snapshot = None if parent is None else metadata.snapshot(parent)
-        if parent is not None and snapshot is None and (tag := dict(metadata.refs()).get(TAG)) is not None:
-            tagged = metadata.snapshot(tag.snapshotId())
-            found = None if tagged is None else tagged.summary().get(PROGRESS)
-            return (None if found is None else unpacked(found)), None
-    return None, 0
+def _stored(metadata: Any, head: Head) -> tuple[dict[str, Any] | None, int | None, Any | None]:
+    """The record of the branch's newest snapshot that has one, how many are later, and where it is when it is not in the branch."""
+    if (left := left_commit(metadata, head)) is not None:
+        return _record(left), None, left
+    later = -1
+    for later, snapshot in enumerate(head.ancestors(metadata)):
+        if (found := _record(snapshot)) is not None:
+            return found, later, None
+    if later >= 0 and snapshot.parentId() is not None and (tag := metadata.ref(tag_of(head.branch))) is not None:
+        return _record(metadata.snapshot(tag.snapshotId())), None, None
+    return None, 0, None
+
+
+def _record(snapshot: Any | None) -> dict[str, Any] | None:
+    found = None if snapshot is None else snapshot.summary().get(PROGRESS)
+    return None if found is None else unpacked(found)
 
 
 def record_of(snapshot: Any, read_offset: Callable[[Mapping[str, bytes]], Offset]) -> TableRecord | None:
     """What a snapshot of Java's says of the table; None for one that says nothing."""
-    found = snapshot.summary().get(PROGRESS)
-    return None if found is None else TableRecord.from_json(unpacked(found), read_offset)
+    found = _record(snapshot)
+    return None if found is None else TableRecord.from_json(found, read_offset)
 
 
-def progress_expired(table: TableId) -> NeedsUserError:
-    """Returns the error for a table of which `Version.later` is None."""
+def _expired(table: TableId) -> NeedsUserError:
     return NeedsUserError(
         "the snapshots between the one that says how far the table is and the current one were expired by another program",
         code="RPL-3426",
@@ -151,11 +163,10 @@ def _as_numbers(ranges: Iterable[list[int]] | None) -> list[int] | None:
 
 
 def has_commit(version: Version, commit: str, base: int) -> bool:
-    """Whether the current snapshot, or one between it and `base`, is the commit of that name."""
-    snapshot = version.metadata.currentSnapshot()
-    while snapshot is not None and snapshot.snapshotId() != base:
+    """Whether the branch's newest snapshot, or one between it and `base`, is the commit of that name."""
+    for snapshot in version.head.ancestors(version.metadata):
+        if snapshot.snapshotId() == base:
+            return False
         if snapshot.summary().get(COMMIT) == commit:
             return True
-        parent = snapshot.parentId()
-        snapshot = None if parent is None else version.metadata.snapshot(parent)
     return False

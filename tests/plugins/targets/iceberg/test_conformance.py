@@ -1,7 +1,8 @@
-"""The Iceberg target keeps what the SDK promises of every target, in both modes."""
+"""The Iceberg target keeps what the SDK promises of every target, in both modes and on a branch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -38,3 +39,17 @@ class TestIcebergThatAppends(TargetConformance):
     @pytest.fixture
     def system(self, tmp_path: Path, iceberg_spark: SparkSession) -> Warehouse:
         return Warehouse(tmp_path / "lake", iceberg_spark, mode="append")
+
+
+class TestIcebergOnABranch(TargetConformance):
+    """Of each table the branch of the settings has all that is promised, and `main` has nothing."""
+
+    cuts: ClassVar[tuple[str, ...]] = ("first alone",)
+    random_histories: ClassVar[int] = 6 if ALL_CASES else 2
+    interruptions: ClassVar[int] = 2
+
+    @pytest.fixture
+    def system(self, tmp_path: Path, iceberg_spark: SparkSession) -> Iterator[Warehouse]:
+        lake = Warehouse(tmp_path / "lake", iceberg_spark, branch="audit")
+        yield lake
+        assert {name: lake.main_rows(name) for name in lake.tables()} == dict.fromkeys(lake.tables(), 0)

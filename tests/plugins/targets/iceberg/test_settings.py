@@ -45,7 +45,9 @@ def test_modes_that_do_not_exist_yet_are_refused_as_such(mode: str) -> None:
         ({"tableProperties": {"*": {"write.target-file-size-bytes": "1"}}}, "follows from `targetFileBytes`"),
         ({"partitioning": {"*": ["zorder(a, b)"]}}, "no partition transform"),
         ({"sortOrder": {"*": ["a", "a desc"]}}, "twice"),
-        ({"branch": "audit"}, "Extra inputs"),
+        ({"branch": "replicator-x"}, "like the replicator's own tags"),
+        ({"branch": "a b"}, "pattern"),
+        ({"branch": "audit", "dropTables": "drop"}, "would delete `main`"),
         ({"coordinator": "kafka"}, "Extra inputs"),
         ({"formatVersion": 1}, "Input should be 2 or 3"),
         ({"catalog": "a.b"}, "pattern"),
@@ -71,6 +73,7 @@ def findings(made: IcebergConfig) -> dict[str, Severity]:
 
 def test_the_assessment_says_what_is_not_there_and_what_no_test_shows(tmp_path: Path) -> None:
     assert findings(config(warehouse=str(tmp_path))) == {"not_there_yet": Severity.INFO}
+    assert findings(config(warehouse=str(tmp_path), branch="audit"))["columns_of_all_branches"] is Severity.INFO
     assert "catalog_not_tried" not in findings(config(catalogType="rest", uri="http://127.0.0.1:1"))
     assert findings(config(catalogType="hive"))["catalog_not_tried"] is Severity.WARNING
     jdbc = findings(config(catalogType="jdbc", uri="jdbc:x", warehouse="s3://bucket/lake"))

@@ -75,8 +75,14 @@ class Warehouse(TargetSystem):
         return [TableId(path.parent.name, path.name) for path in found]
 
     def arrow(self, table: TableId) -> pa.Table:
-        """All live rows with all columns, as `pyiceberg` reads them."""
-        return self.table(table).scan().to_arrow()
+        """All live rows with all columns of the branch of the settings, as `pyiceberg` reads them."""
+        found = self.table(table)
+        scan = found.scan()
+        return (scan.use_ref(self.config.branch) if self.config.branch in found.metadata.refs else scan).to_arrow()
+
+    def main_rows(self, table: TableId) -> int:
+        """How many rows `main` has; 0 where nothing was ever committed to it."""
+        return int(self.table(table).scan().count()) if "main" in self.table(table).metadata.refs else 0
 
     def rows(self, table: TableId) -> list[dict[str, Any]]:
         """The same as dictionaries."""

@@ -14,8 +14,8 @@ from replicator_sdk.event import Alter, AlterKind, DDLOperation
 from replicator_sdk.schema import Column, TableSchema
 from replicator_sdk.target import EarlierVersion
 from replicator_target_iceberg.apply.keyed import KeyedApply
+from replicator_target_iceberg.log.branch import tag_of
 from replicator_target_iceberg.log.change import Change
-from replicator_target_iceberg.log.version import TAG
 from replicator_target_iceberg.table import TargetTable
 from tests.plugins.targets.changes import KEYED, KEYLESS, TABLE, alter, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.iceberg.others import compacts, expires, foreign
@@ -95,7 +95,7 @@ def test_rows_columns_and_progress_are_those_of_the_snapshot(lake: Warehouse) ->
     newest = table.current_snapshot()
     assert newest is not None
     assert newest.schema_id == table.schema().schema_id
-    assert table.metadata.refs[TAG].snapshot_id == newest.snapshot_id
+    assert table.metadata.refs[tag_of("main")].snapshot_id == newest.snapshot_id
     assert lake.consumer(epoch=2).progress(TABLE) == progress
 
 

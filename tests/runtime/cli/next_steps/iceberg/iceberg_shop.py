@@ -59,8 +59,9 @@ class IcebergShop(OperatorShop):
         catalog.close()
 
     def rows_of(self, table: TableId, *columns: str) -> Counter[tuple[Any, ...]]:
-        """The table's rows, as `pyiceberg` reads them."""
+        """The rows of the table's branch, as `pyiceberg` reads them."""
         read = StaticTable.from_metadata(str(newest_metadata(self.place(table)))).scan(selected_fields=columns)
+        read = read.use_ref(self.settings.get("branch", "main"))
         return Counter(tuple(row[name] for name in columns) for row in read.to_arrow().to_pylist())
 
     def assert_equal(self, *tables: str) -> None:

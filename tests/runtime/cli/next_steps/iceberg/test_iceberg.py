@@ -65,6 +65,34 @@ def test_tables_that_another_program_changed_or_damaged_are_copied_again(iceberg
     shop.assert_equal("customers", *tables)
 
 
+def drops_branch(table: Any, _: Catalog) -> None:
+    table.manageSnapshots().removeBranch("audit").commit()
+
+
+@follows("RPL-3442", "RPL-1260")
+def test_tables_whose_branch_is_gone_are_copied_again(iceberg_shop: IcebergShop) -> None:
+    """Of one it was dropped; of the others the setting has another name, and nothing was published to `main`."""
+    shop = iceberg_shop
+    fill(shop, "gone")
+    shop.target(branch="audit")
+    shop.until_current()
+    shop.foreign(of("gone"), drops_branch)
+    shop.sql("UPDATE gone SET name = 'late' WHERE id = 2", "DELETE FROM customers WHERE id = 2")
+    stopped = shop.replicator("run", shop.file, "--until-current")
+    shop.follow(stopped, "RPL-3442", "table resync")
+    shop.until_current()
+    shop.assert_equal("customers", "gone")
+    shop.target(branch="other")
+    refused = shop.refused("RPL-1260", "run", shop.file, "--until-current")
+    assert "RPL-3442" in shop.replicator("plan", shop.file).stdout
+    shop.follow(refused, "RPL-1260", "approve")
+    stopped = shop.replicator("run", shop.file, "--until-current")
+    shop.follow(stopped, "RPL-3442", "table resync")
+    shop.sql("DELETE FROM gone WHERE id = 1")
+    shop.until_current()
+    shop.assert_equal("customers", "gone")
+
+
 @follows("RPL-6428", "RPL-6429")
 def test_a_table_whose_partitions_are_in_the_way_is_created_again(
     iceberg_shop: IcebergShop, postgres_database: PostgresDatabase
