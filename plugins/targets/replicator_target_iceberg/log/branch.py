@@ -116,6 +116,6 @@ def branch_gone(table: TableId, branch: str, left: Any) -> NeedsUserError:
         f"the branch {branch!r} of the table does not have what this replicator has committed last: it was dropped, or the setting was edited",
         code="RPL-3442",
         table=str(table),
-        hint=f"have it created again at that snapshot, in Spark: `ALTER TABLE … CREATE OR REPLACE BRANCH \\`{branch}\\` AS OF VERSION {left.snapshotId()}`;"
+        hint=f"have it created again at that snapshot, in Spark: `ALTER TABLE … CREATE OR REPLACE BRANCH {branch} AS OF VERSION {left.snapshotId()}`;"
         " or put `branch` back; or copy the table again: `replicator table resync NAME TABLE`",
     )
