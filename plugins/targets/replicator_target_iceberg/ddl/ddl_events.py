@@ -90,7 +90,8 @@ class TableDDL:
                 code="RPL-6422",
                 table=str(event.table),
                 position=str(event.position),
-                hint="move the target's table away, and it is created again; or, where the source can copy a table again: `replicator table resync NAME TABLE`",
+                hint="have what fills the log write the table's rows again, and move the target's table away: it is created again; or have all tables"
+                " filled again: `replicator reset PIPELINE`",
             )
         else:
             self._commit(attempt, event, change, change.append)

@@ -55,7 +55,7 @@ class Applier(ABC):
         """Apply one schema change, durable on return."""
 
     @abstractmethod
-    def create_table(self, event: DDLEvent, generation: int) -> None:
+    def create_table(self, event: DDLEvent, generation: int, *, is_new: bool) -> None:
         """As `table_creation.create_table`."""
 
     @property
@@ -125,10 +125,10 @@ class BatchApplier(Applier):
                 self._letters.truncate(self._consumer, event)
             change_table(self._consumer, event)
 
-    def create_table(self, event: DDLEvent, generation: int) -> None:
+    def create_table(self, event: DDLEvent, generation: int, *, is_new: bool) -> None:
         """Create the event's table, empty."""
         with self._locks.hold({event.table}):
-            create_table(self._consumer, event, generation)
+            create_table(self._consumer, event, generation, is_new=is_new)
 
     @property
     def follows_databases(self) -> bool:
@@ -195,9 +195,9 @@ class RowApplier(Applier):
         """Apply the event."""
         self._consumer.apply_ddl(event)
 
-    def create_table(self, event: DDLEvent, generation: int) -> None:
+    def create_table(self, event: DDLEvent, generation: int, *, is_new: bool) -> None:
         """Create the event's table, empty."""
-        create_table(self._consumer, event, generation)
+        create_table(self._consumer, event, generation, is_new=is_new)
 
     @property
     def follows_databases(self) -> bool:

@@ -90,12 +90,12 @@ class LaneApplier(Applier):
         else:
             self._applier.apply_ddl(event_for_target(event, self._records.get(event.table)))
 
-    def create_table(self, event: DDLEvent, generation: int) -> None:
+    def create_table(self, event: DDLEvent, generation: int, *, is_new: bool) -> None:
         """Create the event's table, or put the event into its lane."""
         if event.table in self._lanes:
             self._lanes[event.table].write_event(event)
         else:
-            self._applier.create_table(event, generation)
+            self._applier.create_table(event, generation, is_new=is_new)
 
     @property
     def follows_databases(self) -> bool:

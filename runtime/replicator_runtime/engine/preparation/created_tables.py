@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.run_state.error_policy import error_of_table
-from replicator_runtime.engine.tables.table_creation import create_table, is_former
+from replicator_runtime.engine.tables.table_creation import create_table, is_former, lost_state
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import BatchConsumer, DDLEvent, DDLOperation, Position
 from replicator_sdk.errors import NeedsUserError
@@ -70,15 +70,7 @@ def refuse_lost_state(consumer: EventConsumer, records: list[TableRecord], gener
         except Exception:  # noqa: BLE001, S112 - it is asked for again when the table is created, and judged there
             continue
         if progress is not None and progress.generation >= generation:
-            raise NeedsUserError(
-                "the target has the table of an earlier run, of which the pipeline's state knows nothing: the state was deleted,"
-                " or another one is used",
-                code="RPL-4105",
-                table=str(record.table),
-                position=str(progress.position),
-                hint="put the state back; without it `replicator reset PIPELINE --lost-state`: the tables are emptied and the log is read from"
-                " `startFrom`, so let the connector snapshot its tables again before",
-            )
+            raise lost_state(record.table, progress)
 
 
 def refuse_older_copy(lifecycle: TableLifecycle, record: TableRecord, position: Position) -> None:
@@ -102,13 +94,16 @@ def refuse_older_copy(lifecycle: TableLifecycle, record: TableRecord, position: 
 
 def _watermark(consumer: EventConsumer, record: TableRecord, start: Offset, generation: int) -> TableWatermark:
     progress = consumer.progress(record.table) if isinstance(consumer, BatchConsumer) else None
-    if progress is not None and (record.created or not is_former(progress, generation)):
+    if progress is not None and record.created:
+        return TableWatermark(progress.position)
+    begin = Position(start)
+    if progress is not None and not is_former(progress, generation) and begin <= progress.position:
         return TableWatermark(progress.position)
     if progress is None and record.created and isinstance(consumer, BatchConsumer):
         raise table_gone(record)
-    event = DDLEvent(start, DDLOperation.CREATE_TABLE, record.table, record.schema, position=Position(start))
-    create_table(consumer, event, 1 if record.created else generation)
-    return TableWatermark(Position(start))
+    event = DDLEvent(start, DDLOperation.CREATE_TABLE, record.table, record.schema, position=begin)
+    create_table(consumer, event, 1 if record.created else generation, is_new=not record.created)
+    return TableWatermark(begin)
 
 
 def table_gone(record: TableRecord) -> NeedsUserError:

@@ -145,7 +145,9 @@ class SliceSchemas:
         assert event.schema is not None
         with self._locks.hold([event.table]):
             if event.operation is DDLOperation.CREATE_TABLE:
-                create_table(self._consumer, event, self._lifecycle.run.generation)
+                known = self._lifecycle.records.get(event.table)
+                is_new = known is None or not known.created
+                create_table(self._consumer, event, self._lifecycle.run.generation, is_new=is_new)
             else:
                 change_table(self._consumer, event)
         failpoint("engine.slice.schema_applied")

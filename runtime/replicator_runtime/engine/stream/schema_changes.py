@@ -161,8 +161,10 @@ class SchemaChanges:
             return
         failpoint("engine.ddl.before_apply")
         if event.operation is DDLOperation.CREATE_TABLE:
-            self._applier.create_table(event, self._run.generation)
+            is_new = not record.created and record.snapshot is None
+            self._applier.create_table(event, self._run.generation, is_new=is_new)
             record.created = True
+            self._lifecycle.save()  # before it has changes
         else:
             self._applier.apply_ddl(for_target)
         failpoint("engine.ddl.after_apply")

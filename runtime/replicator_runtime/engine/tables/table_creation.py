@@ -12,14 +12,14 @@ from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
-    from replicator_sdk import DDLEvent, EventConsumer, TableProgress
+    from replicator_sdk import DDLEvent, EventConsumer, Position, TableId, TableProgress
 
 register("engine.former_table.begun")
 log = structlog.get_logger()
 _CHANGING = frozenset({DDLOperation.ALTER_TABLE, DDLOperation.TRUNCATE_TABLE})
 
 
-def create_table(consumer: EventConsumer, event: DDLEvent, generation: int) -> None:
+def create_table(consumer: EventConsumer, event: DDLEvent, generation: int, *, is_new: bool = False) -> None:
     """Create the table of a CREATE_TABLE, durable on return; one that a former generation filled is emptied.
 
     May be repeated until a change of the table is applied.
@@ -28,6 +28,10 @@ def create_table(consumer: EventConsumer, event: DDLEvent, generation: int) -> N
         consumer: Started.
         event: With schema and position; the table is at that position afterwards.
         generation: The replicator's.
+        is_new: Whether no run that the state knows of has created it.
+
+    Raises:
+        NeedsUserError: RPL-4105 for a new table that has changes of an earlier run.
     """
     if not isinstance(consumer, BatchConsumer):
         consumer.apply_ddl(event)
@@ -36,6 +40,13 @@ def create_table(consumer: EventConsumer, event: DDLEvent, generation: int) -> N
         return
     progress = consumer.progress(event.table)
     if progress is None or not is_former(progress, generation):
+        if (
+            is_new
+            and progress is not None
+            and event.position is not None
+            and is_of_lost_state(progress, event.position)
+        ):
+            raise lost_state(event.table, progress)
         consumer.apply_ddl(event)
         return
     assert event.schema is not None
@@ -73,6 +84,28 @@ def change_table(consumer: EventConsumer, event: DDLEvent) -> None:
             hint="tried again by itself: the table's next error says what to do; find out what deleted it",
         )
     consumer.apply_ddl(event)
+
+
+def is_of_lost_state(progress: TableProgress, position: Position) -> bool:
+    """Whether a run that the state does not know has written changes or rows to a table that is to be created at `position`.
+
+    What is between its place in the log and this one would be missing. A commit that only creates a table may be this state's:
+    the process ended before it was noted; then the event is applied once more.
+    """
+    return progress.position < position and bool(progress.batch or progress.snapshot_id)
+
+
+def lost_state(table: TableId, progress: TableProgress) -> NeedsUserError:
+    """The error of a table that an earlier run of this replicator filled, of which the state knows nothing."""
+    return NeedsUserError(
+        "the target has the table of an earlier run, of which the pipeline's state knows nothing: the state was deleted, or another one is"
+        " used",
+        code="RPL-4105",
+        table=str(table),
+        position=str(progress.position),
+        hint="put the state back; without it `replicator reset PIPELINE --lost-state`: the tables are emptied and the log is read from"
+        " `startFrom`, so let the connector snapshot its tables again before",
+    )
 
 
 def is_former(progress: TableProgress, generation: int) -> bool:

@@ -114,7 +114,7 @@ def test_without_emptying_the_former_rows_stay(rewritten: Rewritten, monkeypatch
     rewritten.begin_log_again()
     rewritten.reset()
     monkeypatch.setattr(created_tables, "is_former", lambda *_: False)
-    monkeypatch.setattr(applier, "create_table", lambda consumer, event, _: consumer.apply_ddl(event))
+    monkeypatch.setattr(applier, "create_table", lambda consumer, event, *_, **__: consumer.apply_ddl(event))
     rewritten.run()
     with pytest.raises(AssertionError):
         rewritten.assert_equal()
