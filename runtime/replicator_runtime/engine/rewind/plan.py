@@ -7,16 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replicator_runtime.engine.rewind.choice import newest_until
+from replicator_runtime.engine.rewind.choice import Wanted, choose, newest_until
 from replicator_sdk import Position, RewindableConsumer
-from replicator_sdk.errors import HistoryLostError, NeedsUserError
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.rewind.choice import Choice
     from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import EarlierVersion, EventConsumer, TableId
+    from replicator_sdk import EarlierVersion, EventConsumer, Offset, TableId
 
 _IDENTITY = re.compile(r"(\d+)-(\d+)-(\d+)-(\d+)")
 _LATER = "choose a later offset from `replicator offsets list`; nothing was changed"
@@ -58,6 +58,15 @@ class RewindPlan:
     saved: str
     repeated: int
     tables: tuple[TablePlan, ...]
+
+
+class _NotWholeError(Exception):
+    """A table has no version that is whole at an offset; the one before it is up to `until`."""
+
+    def __init__(self, table: TableId, until: Offset) -> None:
+        super().__init__(table, until)
+        self.table = table
+        self.until = until
 
 
 def rewindable(consumer: EventConsumer) -> RewindableConsumer:
@@ -103,11 +112,46 @@ def plan_rewind(lifecycle: TableLifecycle, consumer: RewindableConsumer, choice:
         FencedError: When a newer run has written a table.
     """
     run = lifecycle.run
-    records = sorted(lifecycle.records.values(), key=lambda record: record.table)
-    with ThreadPoolExecutor(run.limits.parallel_tables, thread_name_prefix="rewind") as pool:
-        tables = tuple(pool.map(lambda record: _plan(run, consumer, record, choice), records))
+    try:
+        tables = _plan_tables(lifecycle, consumer, choice)
+    except _NotWholeError as refused:
+        name = _earlier(lifecycle, consumer, choice, refused.until)
+        stays = "copy the table again, then it stays as it is: `replicator table resync NAME TABLE`"
+        raise NeedsUserError(
+            f"the table has no version that is whole at {choice.offset}: it was ahead of the saved offset then, and a commit holds"
+            " changes of before and after it",
+            code="RPL-1276",
+            table=str(refused.table),
+            hint=f"give `--offset {name}`, an earlier one to which all tables can go back; or {stays}"
+            if name
+            else f"{stays}; or {_LATER}",
+        ) from None
     repeated = max(0, run.saved_sequence - choice.saved.sequence_number)
     return RewindPlan(choice, str(run.saved_offset), repeated, tables)
+
+
+def _plan_tables(lifecycle: TableLifecycle, consumer: RewindableConsumer, choice: Choice) -> tuple[TablePlan, ...]:
+    run = lifecycle.run
+    records = sorted(lifecycle.records.values(), key=lambda record: record.table)
+    with ThreadPoolExecutor(run.limits.parallel_tables, thread_name_prefix="rewind") as pool:
+        return tuple(pool.map(lambda record: _plan(run, consumer, record, choice), records))
+
+
+def _earlier(lifecycle: TableLifecycle, consumer: RewindableConsumer, choice: Choice, until: Offset) -> str:
+    """The name of an offset before `choice` to which a rewind can be done; empty when none is kept, or it cannot be said."""
+    run = lifecycle.run
+    while name := newest_until(run, choice, until):
+        try:
+            choice = choose(run, Wanted(name))
+            check_log(run, choice)
+            _plan_tables(lifecycle, consumer, choice)
+        except _NotWholeError as refused:
+            until = refused.until
+        except ReplicatorError:
+            return ""
+        else:
+            return name
+    return ""
 
 
 def _refuse_letters(run: Run, record: TableRecord) -> None:
@@ -130,7 +174,8 @@ def _plan(run: Run, consumer: RewindableConsumer, record: TableRecord, choice: C
     if found is None or found.progress is None:
         return TablePlan(record.table, _position(consumer, record), None, why or "stays: is not after that offset")
     _refuse_letters(run, record)
-    _check_whole(run, record, found, choice)
+    if not _is_whole(run, record, found, choice):
+        raise _NotWholeError(record.table, found.progress.position.offset)
     now, back = _position(consumer, record), found.progress.position
     return TablePlan(record.table, now, back, found.name, found.rows_now, found.rows_then)
 
@@ -159,8 +204,8 @@ def _why_it_stays(run: Run, record: TableRecord, choice: Choice) -> str:
     return next((f"stays: {why}" for is_so, why in reasons if is_so), "")
 
 
-def _check_whole(run: Run, record: TableRecord, found: EarlierVersion, choice: Choice) -> None:
-    """See that the version has every change up to the offset, since only what follows the offset is read again.
+def _is_whole(run: Run, record: TableRecord, found: EarlierVersion, choice: Choice) -> bool:
+    """Whether the version has every change up to the offset, since only what follows the offset is read again.
 
     A table may have been ahead of the saved offset, for example while another was copied: then one commit may hold changes
     before the offset and after it, and the version before that commit lacks some. A batch says its first sequence number, which
@@ -169,16 +214,7 @@ def _check_whole(run: Run, record: TableRecord, found: EarlierVersion, choice: C
     progress = found.progress
     assert progress is not None
     is_of_copy = progress.snapshot_chunks is None and progress.snapshot_id in {"", record.copy_id}
-    if is_of_copy and _begins_after(run, found, choice):
-        return
-    name = newest_until(run, choice, progress.position.offset)
-    raise NeedsUserError(
-        f"the table has no version that is whole at {choice.offset}: it was ahead of the saved offset then, and a commit holds"
-        " changes of before and after it",
-        code="RPL-1276",
-        table=str(record.table),
-        hint=(f"give `--offset {name}`, an earlier one" if name else _LATER),
-    )
+    return is_of_copy and _begins_after(run, found, choice)
 
 
 def _begins_after(run: Run, found: EarlierVersion, choice: Choice) -> bool:
