@@ -102,13 +102,15 @@ class TargetTable:
         Raises:
             FencedError: When a newer run has written the table.
             NeedsUserError: When the table is not this replicator's.
-            RetryableError: When another run wrote the table since this run read it last.
+            RetryableError: When another run wrote the table since this run read it last (RPL-4403), or another program has
+                deleted it or put an older copy in its place (RPL-4113).
         """
         attempt = self._begin_checked(former)
         found, last = attempt.progress, self._last
         # Maintenance stores the progress that it finds under this run's epoch.
         if last is not None and found != last and found != self.ownership.taken_over(last):
             self._last = None
+            self.ownership.check_follows(attempt.record, last.position)  # deleted, or put back, by another program
             raise RetryableError(
                 "the table was written by another run of this replicator since it was read",
                 code="RPL-4403",

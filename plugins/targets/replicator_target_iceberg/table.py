@@ -118,7 +118,7 @@ class TargetTable:
             FencedError: When a newer run has written the table.
             NeedsUserError: When the table is not this replicator's; RPL-3426 when how far it is was expired; RPL-3442 when its
                 branch does not have what was committed last.
-            RetryableError: RPL-4426 when another run wrote the table since this run read it last.
+            RetryableError: RPL-4426 when another run wrote the table since this run read it last, RPL-4113 when it is gone.
         """
         attempt = self._begin()
         if attempt.version is not None and attempt.version.later is None:
@@ -129,6 +129,8 @@ class TargetTable:
         found, last = attempt.progress, self._last
         if last is not None and found != last and found != self.ownership.taken_over(last):
             self.forget()
+            if attempt.record is None:
+                self.ownership.check_follows(None, last.position)  # deleted by another program
             raise RetryableError(
                 "the table was written by another run of this replicator since it was read",
                 code="RPL-4426",

@@ -280,9 +280,9 @@ def lost_updates(changes: TableChanges, count: int, sequence: int) -> DataError:
             code="RPL-5405",
             table=table,
             position=position,
-            hint="have the source log whole rows (in PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), let its connector"
-            " snapshot its tables again, set the source's `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`:"
-            " every table is emptied and filled from the topics",
+            hint="have the source log whole rows (in PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), then copy the table again:"
+            " `replicator table resync NAME TABLE`; where it is read from topics let its connector snapshot its tables again instead, set the"
+            " source's `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`: every table is emptied and filled from the topics",
         )
     return DataError(
         f"{count} updates do not carry columns whose old values the target's rows should have, but it has no such rows",

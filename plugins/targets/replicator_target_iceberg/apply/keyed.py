@@ -202,7 +202,8 @@ class KeyedApply:
                 table=table,
                 position=position,
                 hint="have the source log whole rows (in PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), then copy the table again:"
-                " `replicator table resync NAME TABLE`",
+                " `replicator table resync NAME TABLE`; where it is read from topics let its connector snapshot its tables again instead, set the"
+                " source's `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`: every table is emptied and filled from the topics",
             )
         raise DataError(
             f"{count} updates do not carry columns whose old values the target's rows should have, but it has no such rows",

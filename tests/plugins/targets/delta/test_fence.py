@@ -96,7 +96,7 @@ def test_an_older_copy_put_in_the_place_of_a_table_is_not_written_on(lake: Lake,
     shutil.rmtree(lake.path(TABLE))
     shutil.copytree(tmp_path / "backup", lake.path(TABLE))
     version = lake.version(TABLE)
-    with pytest.raises(RetryableError, match="RPL-4403"):
+    with pytest.raises(RetryableError, match="RPL-4113"):
         consumer.apply_batch(batch(6, [insert(row(6))]))
     assert lake.version(TABLE) == version
     progress = lake.consumer().progress(TABLE)
