@@ -28,15 +28,22 @@ if TYPE_CHECKING:
     from tests.runtime.cli.conftest import Replicator
 
 PLUGINS = """
-from replicator_sdk import hookimpl
+from replicator_sdk import FixedTables, hookimpl
 from replicator_source_sqlite.plugin import SqliteSource
 from tests.runtime.engine.in_memory_target import InMemoryTarget
 
 class OtherSource(SqliteSource):
     name = "other"
 
+class ListedSource(SqliteSource):
+    name = "listed"
+
+    def create_table_registry(self):
+        with super().create_table_registry() as registry:
+            return FixedTables(*(registry.describe_table(one.table) for one in registry.list_tables()))
+
 @hookimpl
-def delta_sources(): return [OtherSource]
+def delta_sources(): return [OtherSource, ListedSource]
 
 @hookimpl
 def delta_targets(): return [InMemoryTarget]

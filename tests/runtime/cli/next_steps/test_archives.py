@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from replicator_sdk import failpoint
+from tests.end_to_end.replicator import mysql_source
 from tests.follows import follows
 from tests.runtime.cli.next_steps.operator_shop import OperatorShop
 from tests.runtime.engine import in_memory_target
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from typer.testing import Result
+
+    from tests.services.mysql.server import MysqlDatabase
 
 
 class Replay(OperatorShop):
@@ -90,3 +95,37 @@ def test_a_table_whose_file_is_missing_is_copied_again_into_the_archive(shop: Op
     replay.follow(refused, "RPL-3555", "table retry")
     replay.until_current()
     replay.assert_equal()
+
+
+@follows("RPL-3559")
+def test_a_table_whose_values_were_computed_again_is_copied_again_into_the_archive(
+    shop: OperatorShop, mariadb_database: MysqlDatabase
+) -> None:
+    """The pipeline that writes the archive ended between the change of structure and the copy that follows it."""
+    database = mariadb_database
+    shop.read(*mysql_source(database))
+    shop.document["tables"] = [{"database": database.name, "table": "*"}]
+    database.execute("CREATE TABLE days (id int PRIMARY KEY, day varchar(20))")
+    database.execute("INSERT INTO days VALUES (1, '2024-1-5'), (2, '2024-02-03')")
+    archive = archived(shop)
+    shop.until_current()
+    database.execute("ALTER TABLE days MODIFY day date")
+    database.execute("INSERT INTO days VALUES (3, '2024-03-03')")
+    shop.document["retries"] = {"maxDurationSeconds": 0}
+    for point in ("engine.snapshot.planned", "engine.archive.listed"):
+        failpoint.arm(f"{point}=raise")
+        assert shop.replicator("run", shop.file, "--until-current").exit_code
+    failpoint.arm("")
+    replay = Replay(shop, archive)
+    replay.refused("RPL-3559", "run", replay.file, "--until-current")
+    refused = replay.refused("RPL-3559", "run", replay.file, "--until-current")
+    replay.follow(refused, "RPL-3559", "table resync", str(shop.file), "days", "--in-place")
+    for number in range(3):
+        shop.until_current()
+        replay.until_current()
+        for storage in (in_memory_target.STORAGE, replay.storage):
+            rows = Counter(tuple(row.values()) for row in storage.rows("days"))
+            assert rows == Counter(map(tuple, database.query("SELECT * FROM days")))
+        database.execute(f"INSERT INTO days (id, day) VALUES ({10 + number}, '2025-01-01')")
+        database.execute("UPDATE days SET day = day + INTERVAL 1 DAY WHERE id = 2")
+        database.execute(f"ALTER TABLE days ADD COLUMN more_{number} int")

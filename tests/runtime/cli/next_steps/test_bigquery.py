@@ -14,6 +14,7 @@ from replicator_runtime.engine.run_state.spark_handle import SparkHandle
 from tests.end_to_end.replicator import postgres_source
 from tests.follows import follows
 from tests.runtime.cli.next_steps.operator_shop import OperatorShop
+from tests.runtime.cli.next_steps.sources.earlier_table import EarlierTable
 from tests.services.bigquery.emulators import PROJECT, Emulators, rows, target_settings
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.runtime.cli.conftest import Replicator
+    from tests.services.kafka.broker import KafkaBroker
+    from tests.services.kafka.fixtures import MakeTopic
     from tests.services.postgres.server import PostgresDatabase
 
 MERGING = {"mode": "merge-flush", "kafkaKeyFieldName": "recordKey", "mergeIntervalMs": 200}
@@ -214,3 +217,29 @@ def test_tables_of_postgres_are_copied_again(dataset_shop: DatasetShop, postgres
         ["1", "a", "9000"], ["2", "b", "9000"], ["3", "c", "9000"],
     ]  # fmt: skip
     assert shop.at_target("SELECT id FROM {d}.tagged ORDER BY id") == [["1"], ["2"]]
+
+
+@follows("RPL-6553")
+@pytest.mark.parametrize("way", ["move", "reset"])
+def test_a_table_that_is_there_before_its_source_creates_it_is_moved_away_or_emptied(
+    dataset_shop: DatasetShop, kafka: KafkaBroker, kafka_topic: MakeTopic, way: str
+) -> None:
+    """A run that ended after it had created the table; its state is deleted, and the source's table has another column since."""
+    shop = dataset_shop
+    earlier = EarlierTable(shop, kafka, kafka_topic, distributed=False)
+    earlier.begin(cut_at="engine.table.before_apply")
+    earlier.add_column("wider")
+    earlier.write({2: "b", 3: "c"})
+    shop.refused("RPL-6553", "run", shop.file, "--until-current")
+    stopped = shop.refused("RPL-6553", "run", shop.file, "--until-current")
+    earlier.write({2: "b", 3: "c"})
+    if way == "move":
+        shop.at_target("CREATE TABLE {d}.orders_before AS SELECT * FROM {d}.orders", "DROP TABLE {d}.orders")
+    else:
+        shop.follow(stopped, "RPL-6553", "reset")
+
+    def rows_of(*names: str) -> list[tuple[Any, ...]]:
+        found = shop.at_target(f"SELECT {', '.join(names)} FROM {{d}}.orders")
+        return [(int(str(number)), *rest) for number, *rest in found]
+
+    earlier.three_runs(rows_of)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ from replicator_runtime.engine.repair import request_keys, rows, table_repair
 from replicator_runtime.engine.schedule import regular_verification
 from replicator_runtime.engine.verification import table_comparison
 from replicator_runtime.engine.verification.table_comparison import Settings
+from replicator_sdk import BatchIdentity, Position
+from replicator_source_sqlite.offset import SqliteOffset
 from tests.follows import follows
 from tests.runtime.engine.apply.test_rejoining import at_work
 from tests.runtime.engine.test_run import _wait, fill
@@ -16,6 +19,7 @@ from tests.runtime.engine.test_run import _wait, fill
 if TYPE_CHECKING:
     import pytest
 
+    from replicator_sdk import TableProgress
     from tests.runtime.cli.next_steps.operator_shop import OperatorShop
 
 _ROWS = {"wide": 3, "bulk": 7, "many": 15}
@@ -117,3 +121,30 @@ def test_what_cannot_be_compared_beside_a_run_that_is_late_is_later_or_by_itself
     shop.sql("INSERT INTO notes VALUES ('even later')")
     shop.follow(late, "RPL-1363", "run", "--until-current")
     shop.assert_equal()
+
+
+@follows("RPL-4115")
+def test_a_repair_that_finds_the_table_elsewhere_is_given_again(
+    lake_shop: OperatorShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target finds another program's commits before this error: the position that the repair has read is a false one here."""
+    shop, file = lake_shop, lake_shop.file
+    fill(shop)
+    shop.until_current()
+    shop.sql("INSERT INTO customers VALUES (50, 'later')")
+    shop.until_current()
+    shop.damage("customers")
+    words = ("verify", file, "customers", "--repair", "--yes")
+    identity = table_repair.TableRepair._identity
+
+    def earlier(repair: table_repair.TableRepair, progress: TableProgress) -> BatchIdentity:
+        return replace(identity(repair, progress), position=Position(SqliteOffset(0)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(table_repair.TableRepair, "_identity", earlier)
+        refused = shop.replicator(*words)
+    assert "RPL-4115: " in refused.output, refused.output
+    assert "done" in shop.follow(refused, "RPL-4115", "status").stdout
+    shop.done(*words)
+    shop.assert_equal()
+    shop.goes_on()

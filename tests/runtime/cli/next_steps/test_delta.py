@@ -8,15 +8,18 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from replicator_sdk import TableId
 from replicator_target_delta.location import table_path
 from tests.end_to_end.comparison import table_rows
-from tests.end_to_end.replicator import postgres_source
+from tests.end_to_end.replicator import mysql_source, postgres_source
 from tests.follows import follows
 from tests.plugins.targets.delta.merge_on_read.latest import read_latest
+from tests.runtime.cli.next_steps.sources.delayed import meanwhile
+from tests.runtime.cli.next_steps.sources.partial_document import PartialDocument
 from tests.runtime.cli.next_steps.test_rewinds import begin, listed
 from tests.runtime.engine.test_run import fill
 from tests.waits import until
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.runtime.cli.next_steps.operator_shop import OperatorShop
+    from tests.services.mysql.server import MysqlDatabase
     from tests.services.postgres.server import PostgresDatabase
 
 
@@ -177,3 +181,68 @@ def _is_equal(shop: OperatorShop) -> bool:
     except (AssertionError, DeltaError):
         return False
     return True
+
+
+@follows("RPL-5408")
+@pytest.mark.parametrize("way", ["whole rows", "no watermark"])
+def test_a_table_whose_row_moved_without_its_watermark_is_copied_again(
+    lake_shop: OperatorShop, mysql_database: MysqlDatabase, way: str
+) -> None:
+    """A session of the source logs the columns of the key and those that change."""
+    shop, database = lake_shop, mysql_database
+    shop.read(*mysql_source(database))
+    settings = shop.document["stages"][1]["plugin"]["properties"]
+    settings |= {"mode": "merge-on-read", "watermarkKeys": ["updated"]}
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, name varchar(20), updated int)")
+    database.execute("INSERT INTO items VALUES (1, 'a', 1), (2, 'b', 1), (3, 'c', 1)")
+    shop.until_current()
+    with database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION binlog_row_image = MINIMAL")
+        cursor.execute("UPDATE items SET id = 9 WHERE id = 2")
+        connection.commit()
+    shop.refused("RPL-5408", "run", shop.file, "--until-current")
+    stopped = shop.refused("RPL-5408", "run", shop.file, "--until-current")
+    if way == "no watermark":
+        del settings["watermarkKeys"]
+    shop.follow(stopped, "RPL-5408", "table resync")
+    for number in range(3):
+        shop.until_current()
+        place = Path(table_path(str(shop.lake), TableId(database.name, "items")))
+        rows = Counter((one["id"], one["name"]) for one in read_latest(place))
+        assert rows == Counter(map(tuple, database.query("SELECT id, name FROM items")))
+        database.execute(f"INSERT INTO items (id, name, updated) VALUES ({10 + number}, 'new', 5)")
+        database.execute(f"UPDATE items SET id = {20 + number}, updated = 6 WHERE id = {10 + number}")
+        database.execute(f"DELETE FROM items WHERE id = {9 if number == 0 else 19 + number}")
+        database.execute(f"ALTER TABLE items ADD COLUMN more_{number} int")
+
+
+@follows("RPL-5405")
+def test_a_table_without_some_rows_whose_log_lacks_values_is_copied_again(
+    lake_shop: OperatorShop, postgres_database: PostgresDatabase
+) -> None:
+    shop, database = lake_shop, postgres_database
+    document = PartialDocument(shop, database)
+    document.lack_values()
+    stopped = shop.refused("RPL-5405", "run", shop.file, "--until-current")
+    document.log_whole_rows()
+    shop.follow(stopped, "RPL-5405", "table resync")
+    place = table_path(str(shop.lake), document.table)
+    document.three_runs(lambda *names: table_rows(DeltaTable(place), names))
+
+
+@follows("RPL-4113")
+def test_a_table_that_is_deleted_just_before_a_commit_is_copied_again(lake_shop: OperatorShop) -> None:
+    shop = lake_shop
+    shop.document["retries"] = {"maxDurationSeconds": 0}
+    fill(shop)
+    shop.until_current()
+    shop.sql("INSERT INTO customers VALUES (50, 'before')")
+    with meanwhile("engine.table.before_apply", lambda: shutil.rmtree(shop.lake / "main" / "customers")):
+        stopped = shop.refused("RPL-4113", "run", shop.file, "--until-current")
+    shop.sql("ALTER TABLE customers ADD COLUMN more TEXT", "UPDATE customers SET more = 'm' WHERE id = 50")
+    shop.refused("RPL-4101", "run", shop.file, "--until-current")
+    assert not (shop.lake / "main" / "customers").exists()
+    shop.follow(stopped, "RPL-4113", "table resync", "--in-place")
+    shop.until_current()
+    shop.assert_equal()
+    shop.goes_on()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from replicator_sdk.errors import NeedsUserError, RetryableError
 from tests.end_to_end.replicator import mysql_source, postgres_source
 from tests.follows import advised, follows
 from tests.plugins.sources.kafka.harness.source_runs import inserts, orders
+from tests.runtime.cli.next_steps.sources.delayed import meanwhile
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.apply.test_rejoining import fails
 from tests.runtime.engine.archive.test_archive import archived
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.runtime.cli.next_steps.operator_shop import OperatorShop
     from tests.services.kafka.broker import KafkaBroker
-    from tests.services.mysql.server import MysqlDatabase
+    from tests.services.mysql.server import MysqlDatabase, MysqlServer
     from tests.services.postgres.server import PostgresDatabase
 
 
@@ -162,11 +164,21 @@ def archive(shop: OperatorShop, request: pytest.FixtureRequest) -> TableId:
     return TableId("main", "customers")
 
 
-@follows("RPL-3505", "RPL-3301", "RPL-3825", "RPL-3970", "RPL-3557")
+def listed(shop: OperatorShop, request: pytest.FixtureRequest) -> TableId:
+    """A plugin whose tables are known beforehand."""
+    table = sqlite(shop, request)
+    shop.read("listed", {"path": str(shop.path)})
+    return table
+
+
+@follows("RPL-3505", "RPL-3301", "RPL-3825", "RPL-3970", "RPL-3557", "RPL-3902")
 @pytest.mark.parametrize(
     ("prepare", "code"),
-    [(sqlite, "RPL-3505"), (postgres, "RPL-3301"), (mysql, "RPL-3825"), (kafka, "RPL-3970"), (archive, "RPL-3557")],
-)
+    [
+        (sqlite, "RPL-3505"), (postgres, "RPL-3301"), (mysql, "RPL-3825"), (kafka, "RPL-3970"), (archive, "RPL-3557"),
+        (listed, "RPL-3902"),
+    ],
+)  # fmt: skip
 def test_what_the_source_has_is_listed_where_a_table_is_not_there(
     shop: OperatorShop, request: pytest.FixtureRequest, prepare: Callable[..., TableId], code: str
 ) -> None:
@@ -179,3 +191,30 @@ def test_what_the_source_has_is_listed_where_a_table_is_not_there(
     shown = shop.done(*advised([refused.value.hint], "tables"), shop.file).stdout
     assert str(table) in shown.split()
     assert str(gone) not in shown
+
+
+@follows("RPL-3808")
+def test_a_database_that_is_dropped_while_it_is_copied_is_not_in_the_list(
+    shop: OperatorShop, mysql: MysqlServer
+) -> None:
+    with mysql.database() as kept, mysql.database() as dropped:
+        shop.read(*mysql_source(kept))
+        shop.document["retries"] = {"maxDurationSeconds": 0}
+        shop.document["tables"] = [{"database": one.name, "table": "*"} for one in (kept, dropped)]
+        kept.execute("CREATE TABLE customers (id int PRIMARY KEY, name text)")
+        dropped.execute("CREATE TABLE sizes (id int PRIMARY KEY, size int)")
+        for database, table in ((kept, "customers"), (dropped, "sizes")):
+            database.execute(f"INSERT INTO {table} VALUES (1, 10), (2, 20)")
+        with meanwhile("engine.snapshot.planned", lambda: dropped.execute(f"DROP DATABASE {dropped.name}")):
+            stopped = shop.refused("RPL-3808", "run", shop.file, "--until-current")
+        shown = shop.follow(stopped, "RPL-3808", "tables").stdout
+        assert f"{kept.name}.customers" in shown
+        assert dropped.name not in shown
+        del shop.document["tables"][1]
+        for number in range(3):
+            shop.until_current()
+            found = Counter(tuple(row.values()) for row in in_memory_target.STORAGE.rows("customers"))
+            assert found == Counter(map(tuple, kept.query("SELECT * FROM customers")))
+            kept.execute(f"INSERT INTO customers (id, name) VALUES ({10 + number}, 'later')")
+            kept.execute(f"DELETE FROM customers WHERE id = {1 if number else 2}")
+            kept.execute(f"ALTER TABLE customers ADD more_{number} int")

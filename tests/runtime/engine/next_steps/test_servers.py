@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from replicator_runtime.engine.run_state.plugin_contexts import source_key
 from replicator_runtime.engine.worker import run
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError
 from replicator_source_mysql import MySqlOffset, MySqlSource
-from replicator_source_mysql.binlog.batches import json_updates
+from replicator_source_mysql.binlog.batches import batch_builder, column_defaults, json_updates
 from replicator_source_mysql.binlog.dump import binlog_stream
 from replicator_source_mysql.binlog.event import Kind
 from replicator_source_mysql.connect.packets import PacketReader, Packets
@@ -428,3 +429,49 @@ def test_a_table_whose_documents_are_not_those_of_the_log_is_copied_again(
                 mysql.run()
         resync_past_the_place(mysql, code)
     mysql.three_runs()
+
+
+@follows("RPL-3705")
+def test_a_table_whose_rows_lack_what_cannot_be_known_is_copied_again(
+    mysql: ServerShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server logs what a default computes; this reader is one to which each default is computed."""
+
+    def filled(values: pa.Array, absent: Any, reading: Any, place: int, position: str) -> pa.Array:
+        known = reading.plan.definition
+        computed = [replace(column, default=None, has_expression_default=True) for column in known.columns]
+        plan = SimpleNamespace(definition=known.with_columns(computed))
+        lacking: Any = SimpleNamespace(plan=plan, ranks=reading.ranks, table=reading.table)
+        return column_defaults.filled(values, absent, lacking, place, position) if absent.any() else values
+
+    mysql.database.execute("ALTER TABLE notes ADD mood varchar(9) DEFAULT 'good'")
+    mysql.run()
+    with monkeypatch.context() as patch:
+        patch.setattr(batch_builder, "filled", filled)
+        with mysql.database.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SET SESSION binlog_row_image = 'MINIMAL'")
+            cursor.execute("INSERT INTO notes (id, name) VALUES (4, 'd')")
+            connection.commit()
+        for _ in range(2):
+            with pytest.raises(ReplicatorError, match=r"RPL-3705.*binlog_row_image = 'FULL'.*table resync NAME TABLE"):
+                mysql.run()
+        mysql.database.execute("SET GLOBAL binlog_row_image = 'FULL'")
+        resync_past_the_place(mysql, "RPL-3705")
+    mysql.three_runs()
+
+
+@follows("RPL-3789")
+def test_after_a_large_logged_rollback_a_reset_copies_everything_again(mariadb: ServerShop) -> None:
+    """MariaDB logs a transaction that has made a temporary table, with what was undone."""
+    mariadb.run()
+    with mariadb.database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("BEGIN NOT ATOMIC FOR n IN 100..50099 DO INSERT INTO notes VALUES (n, 'undone'); END FOR; END")
+        cursor.execute("CREATE TEMPORARY TABLE unlogged (i INT)")
+        cursor.execute("ROLLBACK")
+    mariadb.database.execute("DELETE FROM customers WHERE id = 1")
+    for _ in range(2):
+        with pytest.raises(NeedsUserError, match=r"RPL-3789.*replicator reset PIPELINE"):
+            mariadb.run()
+    reset(mariadb.pipeline())
+    mariadb.three_runs()

@@ -104,7 +104,7 @@ def test_a_folder_that_was_replaced_by_an_older_copy_is_not_written_as_if_it_wer
         consumer.apply_batch(batch(number, [insert(row(number))]))
     shutil.rmtree(lake.path(TABLE))
     shutil.copytree(copy, lake.path(TABLE))
-    with pytest.raises(RetryableError, match="RPL-4403"):
+    with pytest.raises(RetryableError, match="RPL-4113"):
         consumer.apply_batch(batch(5, [insert(row(5))]))
     versions = sorted(int(p.stem) for p in log_folder(lake).glob("*.json"))
     assert versions == [0, 1]
@@ -119,7 +119,7 @@ def test_an_older_copy_that_another_program_wrote_up_to_the_same_version_is_noti
     consumer.apply_batch(batch(4, [insert(row(4))]))
     shutil.rmtree(lake.path(TABLE))
     shutil.copytree(copy, lake.path(TABLE))
-    with pytest.raises(RetryableError, match="RPL-4403"):
+    with pytest.raises(RetryableError, match="RPL-4113"):
         consumer.apply_batch(batch(5, [insert(row(5))]))
     progress = lake.consumer().progress(TABLE)
     assert progress is not None

@@ -6,16 +6,24 @@ import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from replicator_sdk import TableId
 from tests.end_to_end.replicator import mysql_source, postgres_source
 from tests.follows import follows
+from tests.plugins.sources.kafka.harness.connect_json import envelope, key_of
+from tests.plugins.sources.kafka.harness.source_runs import inserts, now, orders, snapshot
 from tests.plugins.targets.iceberg.others import compacts_and_expires
 from tests.runtime.cli.next_steps.iceberg.iceberg_shop import IcebergShop, adds_more, fill, of
+from tests.runtime.cli.next_steps.sources.earlier_table import TABLE, EarlierTable
+from tests.runtime.cli.next_steps.sources.partial_document import PartialDocument
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replicator_target_iceberg.jvm import Catalog
+    from tests.services.kafka.broker import KafkaBroker
+    from tests.services.kafka.fixtures import MakeTopic
     from tests.services.mysql.server import MysqlDatabase
     from tests.services.postgres.server import PostgresDatabase
 
@@ -219,3 +227,57 @@ def test_a_column_that_another_program_widened_is_copied_again(
     database.execute("INSERT INTO sizes VALUES (3, 3.0625)")
     shop.until_current()
     assert shop.rows_of(table, "id", "size") == Counter(map(tuple, database.query("SELECT id, size FROM sizes")))
+
+
+@follows("RPL-6422")
+@pytest.mark.parametrize("way", ["move", "reset"])
+def test_a_table_that_is_there_before_its_source_creates_it_is_moved_away_or_emptied(
+    iceberg_shop: IcebergShop, kafka: KafkaBroker, kafka_topic: MakeTopic, way: str
+) -> None:
+    """A run that ended after it had created the table; its state is deleted, and the source's table has another column since."""
+    shop = iceberg_shop
+    earlier = EarlierTable(shop, kafka, kafka_topic, distributed=False)
+    earlier.begin(cut_at="engine.table.before_apply")
+    earlier.add_column("wider")
+    earlier.write({2: "b", 3: "c"})
+    shop.refused("RPL-6422", "run", shop.file, "--until-current")
+    stopped = shop.refused("RPL-6422", "run", shop.file, "--until-current")
+    earlier.write({2: "b", 3: "c"})
+    if way == "move":
+        shutil.move(shop.place(TABLE), shop.lake / "away")
+    else:
+        shop.follow(stopped, "RPL-6422", "reset")
+    earlier.three_runs(lambda *names: list(shop.rows_of(TABLE, *names).elements()))
+
+
+@follows("RPL-5425")
+def test_a_table_without_some_rows_whose_log_lacks_values_is_copied_again(
+    iceberg_shop: IcebergShop, postgres_database: PostgresDatabase
+) -> None:
+    shop = iceberg_shop
+    document = PartialDocument(shop, postgres_database)
+    document.lack_values()
+    stopped = shop.refused("RPL-5425", "run", shop.file, "--until-current")
+    document.log_whole_rows()
+    shop.follow(stopped, "RPL-5425", "table resync")
+    document.three_runs(lambda *names: shop.rows_of(document.table, *names).elements())
+
+
+@follows("RPL-5425")
+def test_updates_of_a_topic_without_values_that_no_row_has_are_passed_over_by_a_snapshot_and_a_reset(
+    iceberg_shop: IcebergShop, kafka: KafkaBroker, kafka_topic: MakeTopic
+) -> None:
+    shop, topic, schema = iceberg_shop, kafka_topic(), orders()
+    properties = {"bootstrapServers": kafka.bootstrap, "topics": [topic]}
+    shop.read("kafka", properties)
+    kafka.produce(topic, inserts([1]))
+    shop.until_current()
+    kafka.produce(topic, [(key_of(schema, {"id": 2}), envelope(schema, "u", None, {"id": 2}))])
+    stopped = shop.refused("RPL-5425", "run", shop.file, "--until-current")
+    shop.read("kafka", {**properties, "startFrom": now()})
+    kafka.produce(topic, snapshot({1: "a", 2: "b"}))
+    shop.follow(stopped, "RPL-5425", "reset")
+    shop.until_current()
+    kafka.produce(topic, inserts([2], note="later"))
+    shop.until_current()
+    assert shop.rows_of(schema.table, "id", "note") == Counter([(1, "a"), (2, "later")])
