@@ -150,12 +150,15 @@ class Commits:
         offset_at: The offset after the i-th commit; called for few i only. Offsets ascend strictly with i.
         more: Whether events may follow that were committed at the source before these, as changes of structure that are not in
             the log: a run that ends where the log ended goes on until commits without it.
+        valid_through: Every change that the source committed up to then is in the log up to the last of these commits; microseconds
+            since 1970 UTC, -1 unknown. None where the log has changes in the order of their commits: then the newest timestamp says it.
     """
 
     ordinals: Int64s
     timestamps: Int64s
     offset_at: Callable[[int], Offset]
     more: bool = False
+    valid_through: int | None = None
 
     def __len__(self) -> int:
         return len(self.ordinals)
@@ -182,9 +185,10 @@ class Commits:
         return low
 
 
-def single_commit(events: int, offset: Offset, timestamp: int = -1) -> Commits:
-    """The commit of one transaction of `events` events."""
-    return Commits(np.array([events], np.int64), np.array([timestamp], np.int64), lambda _: offset)
+def single_commit(events: int, offset: Offset, timestamp: int = -1, *, valid_through: int | None = None) -> Commits:
+    """The commit of one transaction of `events` events; `valid_through` as in `Commits`."""
+    ordinals, timestamps = np.array([events], np.int64), np.array([timestamp], np.int64)
+    return Commits(ordinals, timestamps, lambda _: offset, valid_through=valid_through)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +239,8 @@ class TableChanges:
         follows: The table was at this position or later when the runtime knew last; None when it does not say. A table that
             is not there, or before it, was deleted or put back by another program: changes alone would not make it whole
             (`TableOwnership.check_follows`).
+        valid_through: Every change that the source committed up to then is in the table once these are applied, by the source's clock;
+            microseconds since 1970 UTC, -1 unknown.
     """
 
     def __init__(
@@ -251,6 +257,7 @@ class TableChanges:
         source_timestamp: int = -1,
         unordered: bool = False,
         follows: Position | None = None,
+        valid_through: int = -1,
     ) -> None:
         self.schema = schema
         self.identity = identity
@@ -262,6 +269,7 @@ class TableChanges:
         self.source_timestamp = source_timestamp
         self.unordered = unordered
         self.follows = follows
+        self.valid_through = valid_through
         self._batches = batches
 
     @property

@@ -115,7 +115,8 @@ class ArchiveReader(EventReader):
         elif table in self._tables:
             self._emit(table, entry)
         stamp = entry.facts.get("committedAt", -1)
-        self._emitter.emit_commits(single_commit(events, entry.end, stamp))
+        # Entries of different tables are in no common order of commits.
+        self._emitter.emit_commits(single_commit(events, entry.end, stamp, valid_through=-1))
         self._next = entry.end
 
     def _emit(self, table: TableId, entry: Entry) -> None:

@@ -216,11 +216,11 @@ class KafkaEventReader(EventReader):
             self._check.check_records(self._windows.last)
 
     def _deliver(self, emitter: WindowEmitter, end: KafkaOffset, pieces: Sequence[RangeRecords]) -> None:
-        emitter.emit_window(self._offset, end, pieces)
         ignored = {self._config.transaction_topic, *self._check.skipped}  # their records contain no rows
         with_rows = [piece for piece in pieces if piece.range.topic not in ignored]
         whole = len(with_rows) == sum(topic not in ignored for topic, _ in end.next)
         through = valid_through(with_rows) if whole else None
+        emitter.emit_window(self._offset, end, pieces, through)
         if through is not None:
             self._context.metrics.gauge("source.valid_through", through.timestamp())
         self._offset = end

@@ -75,8 +75,10 @@ class WindowEmitter:
         self._keep_poison = keep_poison
         self._topic_tables = TopicTables()
 
-    def emit_window(self, begin: KafkaOffset, end: KafkaOffset, pieces: Sequence[RangeRecords]) -> None:
-        """Emit the window between two offsets; `pieces` are all its records, sorted by topic and partition.
+    def emit_window(
+        self, begin: KafkaOffset, end: KafkaOffset, pieces: Sequence[RangeRecords], through: datetime | None = None
+    ) -> None:
+        """Emit the window between two offsets; `pieces` are all its records, sorted by topic and partition, `through` as `valid_through` says it.
 
         What is wrong with records of a table is raised after the window's schema changes, so that the table is known then.
         """
@@ -93,7 +95,8 @@ class WindowEmitter:
                 unordered = changes.table in spread or (not known and not changes.schema.primary_key)
                 self._emit(begin, changes, numbers.of(part.records), unordered=unordered)
                 latest = max(latest, int(changes.timestamps.max(initial=-1)))
-        self._emitter.emit_commits(single_commit(numbers.count, end, latest))
+        valid = -1 if through is None else round(through.timestamp() * 1_000_000)
+        self._emitter.emit_commits(single_commit(numbers.count, end, latest, valid_through=valid))
 
     def _decode(self, records: Records) -> _Decoded:
         decoded = self._format.decode(records)

@@ -92,7 +92,7 @@ class Batcher:
         self.offset, self.sequence_number = start
         self.rows = 0
         self.nbytes = 0
-        self.oldest_timestamp = self.newest_timestamp = -1
+        self.oldest_timestamp = self.newest_timestamp = self._valid_through = -1
         self._watermarks = watermarks
         self._generation, self._epoch = generation, epoch
         self._spill_bytes, self._spill_folder = spill_bytes, spill_folder
@@ -140,6 +140,7 @@ class Batcher:
         self._window, self._window_bytes, self._window_ddl = {}, 0, -1
         self.offset, self.sequence_number = mark.commits.last, mark.sequence_number
         self.newest_timestamp = int(mark.commits.timestamps[-1])
+        self._valid_through = max(self._valid_through, _valid_through(mark.commits))
         if self._sealed and self.oldest_timestamp < 0:
             self.oldest_timestamp = int(mark.commits.timestamps[0])
 
@@ -283,6 +284,7 @@ class Batcher:
             source_timestamp=counted.source_timestamp,
             unordered=counted.is_unordered and not (watermark is not None and watermark.lacks_rows),
             follows=None if watermark is None else watermark.position,
+            valid_through=self._valid_through if position.offset == self.offset else -1,
         )
         return TableBatch(changes, counted, run)
 
@@ -293,6 +295,11 @@ class Batcher:
             last.spill(last.spilled or SpillFile(last.schema, self._spill_folder))
         self._window_bytes = 0
         pa.default_memory_pool().release_unused()  # what was spilled is not to stay in the allocator instead
+
+
+def _valid_through(commits: Commits) -> int:
+    """Up to when all changes of the source are in the log up to these commits; -1 unknown."""
+    return int(commits.timestamps.max()) if commits.valid_through is None else commits.valid_through
 
 
 def _open_skip(watermark: Position, start: Offset) -> int:

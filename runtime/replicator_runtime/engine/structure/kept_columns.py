@@ -44,6 +44,7 @@ def changes_for_target(changes: TableChanges, record: TableRecord | None) -> Tab
         source_timestamp=changes.source_timestamp,
         unordered=changes.unordered,
         follows=changes.follows,
+        valid_through=changes.valid_through,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pytest
@@ -174,6 +174,23 @@ def test_commit_times_are_those_of_each_transaction() -> None:
     assert part.timestamps is not None
     assert part.timestamps.tolist() == [1000, 1002, 1002]
     assert item.changes.source_timestamp == 1002
+
+
+def test_a_batch_says_up_to_when_its_table_has_all_changes() -> None:
+    """The newest commit of the log so far; where the log is in no order of commits what its reader says last."""
+    marks = Target().watermarks()
+    batcher = Batcher((START, 0), marks, generation=1, epoch=1, spill_bytes=1 << 30)
+    batcher.add(batch(TABLES["a"], [0, 1], [1, 2]))
+    batcher.commit(CommitMark(commits([1, 2], 1), START, 2))
+    batcher.add(batch(TABLES["b"], [0], [3]))
+    batcher.commit(CommitMark(commits([1], 3), Place(2), 3))
+    assert [item.changes.valid_through for item in batcher.take()] == [1001, 1001]
+    batcher.add(batch(TABLES["a"], [0], [4]))
+    batcher.commit(CommitMark(replace(commits([1], 4), valid_through=-1), Place(3), 4))
+    assert [item.changes.valid_through for item in batcher.take()] == [1001]
+    batcher.add(batch(TABLES["a"], [0], [5]))
+    batcher.commit(CommitMark(replace(commits([1], 5), valid_through=1500), Place(4), 5))
+    assert [item.changes.valid_through for item in batcher.take()] == [1500]
 
 
 def test_a_schema_change_after_another_commit_in_one_window_is_refused() -> None:

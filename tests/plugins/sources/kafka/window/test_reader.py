@@ -401,8 +401,10 @@ def test_valid_through_is_the_earliest_of_the_partitions_newest_records(
     kafka.produce(topic, inserts([1, 2]), partition=0, timestamp_ms=5_000)
     kafka.produce(topic, inserts([3]), partition=1, timestamp_ms=3_000)
     pump = Pump(kafka, [topic])
-    pump.read()
+    read = pump.read()
     assert pump.context.metrics.gauges["source.valid_through"] == 3.0  # type: ignore[attr-defined]
+    [said] = {window.commits.valid_through for window in read.emitter.windows if window.commits is not None}
+    assert said == 3_000_000
 
 
 def test_only_the_durable_offset_is_committed_to_the_group(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
