@@ -51,11 +51,12 @@ class OneProcess:
         return str(ended.get("code", ""))
 
     def kill_at(
-        self, document: Mapping[str, Any], point: str, *, without: str = "", until_current: bool = True
+        self, document: Mapping[str, Any], point: str, *, without: str = "", until_current: bool = True, times: int = 1
     ) -> None:
-        """A run that dies at `point`, before it is current or, if it goes on then, at any time."""
+        """A run that dies when it is at `point` for the `times`-th time, before it is current or, if it goes on then, at any time."""
         self._runs.pipeline(document)
-        self._runs.begin(until_current=until_current, seconds=3600, failpoints=f"{point}=kill", without=without)
+        failpoints = f"{point}=kill@{times}"
+        self._runs.begin(until_current=until_current, seconds=3600, failpoints=failpoints, without=without)
         ended = self._runs.end()
         assert ended == {"killed": True}, f"not killed at {point}: {ended}"
         kills.append(point)

@@ -41,6 +41,13 @@ class Mode(enum.StrEnum):
     """Every change, as a row of its own."""
 
 
+class Coordinator(enum.StrEnum):
+    """What elects the process that commits, and how it gets the files that were written."""
+
+    STATE = "state"
+    """The lease in the pipeline's state: the run that has it writes the files and commits them."""
+
+
 class DropTables(enum.StrEnum):
     """What happens to the target's table when the source drops its own."""
 
@@ -51,6 +58,7 @@ class DropTables(enum.StrEnum):
 
 
 _NOT_YET: Final = ("merge-on-read", "scd2")
+_LONGEST_MS: Final = 3_600_000  # files that wait longer could be taken for orphans
 _BY_SETTING: Final = {"format-version": "formatVersion", "write.target-file-size-bytes": "targetFileBytes"}
 _PARQUET: Final = "write.parquet."
 # What is written by other rules here: a property that says something else would not be true of this target's files.
@@ -102,6 +110,11 @@ class IcebergConfig(PluginConfig):
         sort_order: Columns that the files of new tables are sorted by, by pattern of `schema.table`; the last pattern wins.
         table_properties: Properties of new tables, as Iceberg names them, by pattern of `schema.table`; later patterns win.
         branch: The branch of each table that commits go to, and that says how far the table is.
+        coordinator: What elects the process that commits.
+        commit_interval_ms: At least so much time is between two commits of a table, which hold all batches taken meanwhile; 0 for a
+            commit with each batch.
+        commit_timeout_ms: How long a commit that is due waits for tables whose files are being written; later files are in the next
+            commit.
         drop_tables: What happens to a table that the source drops.
         out_of_range: What the runtime does with values the standard types cannot hold.
         target_file_bytes: About how large data files are, in memory before compression.
@@ -169,6 +182,9 @@ class IcebergConfig(PluginConfig):
             },
         ),
     ] = MAIN
+    coordinator: Coordinator = Coordinator.STATE
+    commit_interval_ms: Annotated[int, Field(ge=0, le=_LONGEST_MS)] = 0
+    commit_timeout_ms: Annotated[int, Field(ge=0, le=_LONGEST_MS)] = 30_000
     drop_tables: DropTables = DropTables.KEEP
     out_of_range: OutOfRange = OutOfRange.FAIL
     target_file_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
@@ -182,6 +198,15 @@ class IcebergConfig(PluginConfig):
     def _there_already(cls, value: object) -> object:
         if value in _NOT_YET:
             raise ValueError("this mode does not exist yet; there are merge and append")
+        return value
+
+    @field_validator("coordinator", mode="before")
+    @classmethod
+    def _is_the_lease(cls, value: object) -> object:
+        if value == "kafka":
+            raise ValueError(
+                "a coordinator over a Kafka topic, for several processes, does not exist yet; there is state"
+            )
         return value
 
     @field_validator("partitioning")

@@ -44,10 +44,12 @@ class IcebergTarget(DeltaTarget[IcebergConfig]):
         return IcebergAssessor(self.config)
 
     def create_consumer(self, context: DeltaTargetContext) -> EventConsumer:
-        """A consumer on the run's Spark session."""
+        """A consumer on the run's Spark session; with `commitIntervalMs` one that takes changes ahead of their commit."""
         from replicator_target_iceberg.consumer import IcebergConsumer
+        from replicator_target_iceberg.coordinator.consumer import CoordinatedConsumer
 
-        return IcebergConsumer(self.config, context)
+        kind = CoordinatedConsumer if self.config.commit_interval_ms else IcebergConsumer
+        return kind(self.config, context)
 
     def create_table_reader(self, context: DeltaTargetContext) -> TableReader | None:
         """A reader on the session of the context; None in the mode `append`, whose rows are changes."""

@@ -26,6 +26,7 @@ from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.jvm import Catalog, java_errors
 from replicator_target_iceberg.log.change import STATE_UNKNOWN, Change, specifications
 from replicator_target_iceberg.log.version import (
+    COMMIT_ID,
     PROGRESS,
     Version,
     has_commit,
@@ -204,6 +205,7 @@ class TargetTable:
         *,
         dropped: bool | None = None,
         written: Iterable[str] = (),
+        commit_id: str = "",
     ) -> None:
         """Publish `change` with `progress`; durable on return.
 
@@ -216,10 +218,11 @@ class TargetTable:
             content: Gives the change its files; called once.
             dropped: Whether the source has dropped the table; as it was when None.
             written: The files that were written for it, deleted when it has certainly not happened.
+            commit_id: What it has in common with commits of other tables; a name of its own when empty.
         """
         record = self.ownership.record(progress, attempt.record, dropped=dropped)
         storage = change.storage
-        change.stamp({PROGRESS: packed(record.to_json()), **_summary(progress)})
+        change.stamp({PROGRESS: packed(record.to_json()), **_summary(progress), COMMIT_ID: commit_id or change.name})
         try:
             content()
         except Exception:
@@ -319,10 +322,12 @@ class TargetTable:
 
 def _summary(progress: TableProgress) -> dict[str, str]:
     """What people read in a snapshot's summary; the record says the same."""
-    return {
+    summary = {
         "replicator.epoch": str(progress.epoch),
         "replicator.position": str(progress.position),
         "replicator.sequence": str(progress.last_sequence),
         "replicator.batch": progress.batch,
-        "replicator.valid-through": str(progress.valid_through),
     }
+    if progress.valid_through >= 0:
+        summary["replicator.valid-through"] = str(progress.valid_through)
+    return summary

@@ -62,6 +62,29 @@ class RowChanges:
         else:
             change.append(self.add)
 
+    def joined(self, later: RowChanges) -> tuple[RowChanges, list[str]]:
+        """The changes of both for one commit, and where the files are that it does not need.
+
+        Args:
+            later: What was made of the files that are there after these changes.
+        """
+        added = {file.location for file in self.add}
+        own = set(self.new_deletes.values())
+        gone = {file.location for file in later.remove}
+        stays = {name: ref for name, ref in self.new_deletes.items() if name not in gone}
+        both = RowChanges(
+            [*(file for file in self.add if file.location not in gone), *later.add],
+            [*self.remove, *(file for file in later.remove if file.location not in added)],
+            [*self.old_deletes, *(ref for ref in later.old_deletes if ref not in own)],
+            {**stays, **later.new_deletes},
+            {**{name: self.kept[name] for name in stays}, **later.kept},
+        )
+        return both, sorted({*self.written} - {*both.written})
+
+    def touched(self) -> set[str]:
+        """The data files of before that go, or that lose rows."""
+        return {file.location for file in self.remove} | (self.new_deletes.keys() - {f.location for f in self.add})
+
     def after(self, files: LiveFiles) -> LiveFiles:
         """The table's files once they are committed."""
         deletes = {name: (*self.kept[name], ref) for name, ref in self.new_deletes.items()}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pyarrow as pa
 
 from replicator_sdk.authoring.row_repair import unmoved
@@ -41,7 +44,32 @@ class TableApply:
             return
         self._table.ownership.check_follows(attempt.record, changes.follows)
         self._table.note_partitions(attempt)
-        self._commit(attempt, changes, TableProgress.of(changes.identity))
+        self._commit(attempt, changes, progress_of(changes))
+
+    def place(self, attempt: Attempt, changes: TableChanges) -> Place:
+        """Where and how the files of further batches are written, which follow the version of `attempt`; for a table that is there.
+
+        Raises:
+            SchemaDriftError: RPL-6425 when the table has other columns.
+        """
+        return self._place(attempt, self._begun(attempt, changes), changes)
+
+    def write(self, place: Place, changes: TableChanges) -> RowChanges:
+        """Write the files of a batch; in effect once what is returned is committed.
+
+        Raises:
+            DataError: When a value does not fit.
+        """
+        try:
+            return self._written(place, changes)
+        except pa.ArrowInvalid as error:  # its text may hold the value
+            raise DataError(
+                "a value does not fit its column at the target",
+                code="RPL-5422",
+                table=str(changes.table),
+                position=str(changes.identity.position),
+                hint="the source's type allows more than its standard type: report it, and leave the column out by `columns`",
+            ) from error
 
     def repair(self, changes: TableChanges) -> None:
         """As `RepairableConsumer.repair_rows`; in the mode `merge`."""
@@ -55,16 +83,7 @@ class TableApply:
     def _commit(self, attempt: Attempt, changes: TableChanges, progress: TableProgress) -> None:
         change = self._begun(attempt, changes)
         place = self._place(attempt, change, changes)
-        try:
-            files = self._written(place, changes)
-        except pa.ArrowInvalid as error:  # its text may hold the value
-            raise DataError(
-                "a value does not fit its column at the target",
-                code="RPL-5422",
-                table=str(changes.table),
-                position=str(changes.identity.position),
-                hint="the source's type allows more than its standard type: report it, and leave the column out by `columns`",
-            ) from error
+        files = self.write(place, changes)
         self._table.commit(attempt, change, progress, lambda: files.give(change), written=files.written)
         if self._config.mode is Mode.MERGE:
             self._table.follow(change, place.chosen_by, files.after(place.files))
@@ -72,7 +91,16 @@ class TableApply:
     def _begun(self, attempt: Attempt, changes: TableChanges) -> Change:
         if attempt.version is None:  # a table the source never announced
             return self._table.change(attempt, new_schema(changes.schema, self._config.mode))
-        if not Columns(attempt.version.schema, self._config.mode).matches(changes.schema):
+        self.check_columns(attempt.version.schema, changes)
+        return self._table.change(attempt)
+
+    def check_columns(self, schema: dict[str, Any], changes: TableChanges) -> None:
+        """See that changes have the columns of a table, whose columns in Iceberg's JSON form are `schema`.
+
+        Raises:
+            SchemaDriftError: RPL-6425 when they have not.
+        """
+        if not Columns(schema, self._config.mode).matches(changes.schema):
             raise SchemaDriftError(
                 "the changes have other columns than the target's table",
                 code="RPL-6425",
@@ -80,7 +108,6 @@ class TableApply:
                 position=str(changes.identity.position),
                 hint="copy the table again: `replicator table resync NAME TABLE`",
             )
-        return self._table.change(attempt)
 
     def _place(self, attempt: Attempt, change: Change, changes: TableChanges) -> Place:
         layout = change.layout
@@ -99,3 +126,8 @@ class TableApply:
         if one.missing:  # rows that should exist: another program may have altered the table
             self._context.metrics.count("dml.missing", one.missing, table=changes.table)
         return files
+
+
+def progress_of(changes: TableChanges) -> TableProgress:
+    """What a table says of itself once the changes are in it."""
+    return replace(TableProgress.of(changes.identity), valid_through=changes.valid_through)

@@ -20,6 +20,8 @@ PROGRESS: Final = "replicator.progress"
 """The property of a snapshot's summary that holds the table's record."""
 COMMIT: Final = "replicator.commit"
 """The property by which a commit is known from every other."""
+COMMIT_ID: Final = "replicator.commit-id"
+"""The property that commits of several tables share which were made together."""
 _CHUNKS: Final = "snapshotChunks"
 _LOADED: Final = "loadedChunks"
 

@@ -45,7 +45,9 @@ class Warehouse(TargetSystem):
 
     def consumer(self, *, epoch: int = 1, name: str = "conformance") -> IcebergConsumer:
         """A consumer of the run `epoch`."""
-        return IcebergConsumer(self.config, self.context(epoch=epoch, name=name))
+        made = self.target.create_consumer(self.context(epoch=epoch, name=name))
+        assert isinstance(made, IcebergConsumer)
+        return made
 
     def context(self, *, epoch: int = 1, name: str = "conformance") -> TestTargetContext:
         """What a consumer runs in."""

@@ -1,0 +1,1 @@
+"""Commits that the Iceberg target makes in its own time."""
