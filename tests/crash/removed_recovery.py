@@ -201,6 +201,7 @@ def forget_progress(patch: Patch) -> None:
     from replicator_sdk import Position
     from replicator_target_bigquery.commit_log.commit import TableState
     from replicator_target_delta import table
+    from replicator_target_iceberg import table as iceberg_table
     from tests.crash.file_target import FileConsumer
 
     true_watermark, true_created = watermarks.reported_watermark, created_tables._watermark
@@ -217,6 +218,7 @@ def forget_progress(patch: Patch) -> None:
     patch.setattr(created_tables, "_watermark", created)
     patch.setattr(TableState, "has_reached", lambda self, position: False)
     patch.setattr(table.Attempt, "has_reached", lambda self, position: False)
+    patch.setattr(iceberg_table.Attempt, "has_reached", lambda self, position: False)
     patch.setattr(FileConsumer, "checks_progress", False)
 
 

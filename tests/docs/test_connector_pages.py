@@ -82,7 +82,7 @@ _ENGINE = {"dml.insert", "dml.update", "dml.delete", "dml.missing"}
 
 
 def _names(text: str) -> set[str]:
-    return set(re.findall(r"[`\"]((?:source|values|dml|bigquery|delta)\.[a-z_]+)[`\"]", text))
+    return set(re.findall(r"[`\"]((?:source|values|dml|bigquery|delta|iceberg)\.[a-z_]+)[`\"]", text))
 
 
 @pytest.mark.parametrize("readme", sorted((_ROOT / "plugins").glob("*/*/README.md")), ids=lambda path: path.parent.name)

@@ -95,7 +95,7 @@ class Rounds:
         if self._is_stopping:
             return
         if late:
-            self._context.metrics.count("commits.incomplete", 1)
+            self._context.metrics.count("iceberg.commits_incomplete", 1)
             why = "their files were not written within commitTimeoutMs; they are in the next commit"
             log.warning("iceberg.commit_incomplete", tables=late, why=why)
         self._commit(tables)

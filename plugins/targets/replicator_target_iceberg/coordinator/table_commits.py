@@ -91,8 +91,9 @@ class TableCommits:
             self._apply.check_columns(self._open.version.schema, changes)
             return self._open.next_place
         attempt = self._table.begin()
-        if attempt.progress is not None and attempt.has_reached(position):
+        if attempt.progress is not None:
             self._settled = attempt.progress.position
+        if attempt.has_reached(position):
             return None
         self._table.ownership.check_follows(attempt.record, changes.follows)
         self._table.note_partitions(attempt)

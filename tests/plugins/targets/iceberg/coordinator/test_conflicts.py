@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(params=[CatalogType.HADOOP, CatalogType.JDBC], ids=str)
+@pytest.fixture(params=[(CatalogType.HADOOP, 3), (CatalogType.JDBC, 2)], ids=str)
 def lake(request: pytest.FixtureRequest, tmp_path: Path, iceberg_spark: SparkSession) -> Warehouse:
-    return Warehouse(tmp_path / "lake", iceberg_spark, request.param, commitIntervalMs=ONCE_AN_HOUR)
+    catalog, version = request.param
+    return Warehouse(tmp_path / "lake", iceberg_spark, catalog, commitIntervalMs=ONCE_AN_HOUR, formatVersion=version)
 
 
 def test_what_a_run_has_taken_is_not_committed_once_a_newer_run_has_the_table(lake: Warehouse) -> None:
@@ -73,7 +74,9 @@ def test_commits_of_others_that_leave_the_files_alone_are_followed(lake: Warehou
     left = {1: ("new", None), 2: ("old", None), 3: ("old", None), 8: ("new", None)}
     assert shown(lake) == left
     consumer.apply_batch(batch(4, [delete({"id": key}) for key in (1, 2)]))
+    foreign(lake, compacts)
     consumer.settle([TABLE])
+    assert consumer.settled(TABLE) == at(4)
     assert sorted(shown(lake)) == [3, 8]
     consumer.stop()
 
