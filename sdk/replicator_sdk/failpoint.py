@@ -69,7 +69,8 @@ def failpoint(name: str) -> None:
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif action == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # To this thread: a signal to the process may be taken by another one, and this one goes on for as long as that waits for a processor.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
     elif action.startswith("delay:"):
         time.sleep(float(action.removeprefix("delay:")))
     else:

@@ -142,6 +142,9 @@ def test_a_batch_with_a_value_that_does_not_fit_leaves_what_was_taken_before(
     """Its rows are put aside by the runtime, which then gives the rest of the batch."""
     consumer = started(one)
     consumer.apply_batch(batch(1, [insert(row(1))]))
+    consumer.settle([TABLE])
+    consumer.stop()
+    consumer = started(one, epoch=2)
 
     def refuses(self: TableApply, place: Place, changes: TableChanges) -> RowChanges:
         raise DataError("a value does not fit", code="RPL-5422")
@@ -150,6 +153,8 @@ def test_a_batch_with_a_value_that_does_not_fit_leaves_what_was_taken_before(
         patch.setattr(TableApply, "write", refuses)
         with pytest.raises(DataError):
             consumer.apply_batch(batch(2, [insert(row(2)), insert(row(3))]))
+    consumer.apply_batch(batch(1, [insert(row(1))]))
+    assert consumer.settled(TABLE) == at(1)
     consumer.apply_batch(batch(2, [insert(row(2))]))
     consumer.settle([TABLE])
     assert consumer.settled(TABLE) == at(2)
