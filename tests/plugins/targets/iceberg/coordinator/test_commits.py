@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(params=["format 2", "format 3", "partitioned", "a row for each change"])
+@pytest.fixture(params=["format 2", "format 3", "partitioned", "a row for each change", "a branch"])
 def lake(request: pytest.FixtureRequest, tmp_path: Path, iceberg_spark: SparkSession) -> Warehouse:
     settings: dict[str, dict[str, Any]] = {
         "format 2": {},
         "format 3": {"formatVersion": 3},
         "partitioned": {"partitioning": {"*.customers": ["bucket(2, id)", "name"]}},
         "a row for each change": {"mode": "append"},
+        "a branch": {"branch": "audit"},
     }
     return Warehouse(tmp_path / "lake", iceberg_spark, commitIntervalMs=ONCE_AN_HOUR, **settings[request.param])
 
