@@ -63,8 +63,8 @@ DRIVERS: dict[str, frozenset[str]] = {
 }
 # Distributions whose packages have other names.
 _IMPORTED_AS = {"python-ulid": "ulid"}
-# Functions that import the module which their first argument names.
-LOADERS = frozenset({"import_module", "library"})
+# Functions that import the module which their first argument names; `plugin_class` imports parts of Apprise only.
+LOADERS = frozenset({"import_module", "library", "plugin_class"})
 
 
 class Import(NamedTuple):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from replicator_runtime.config.sections.destinations import OF_A_HOST, scheme_of
+from replicator_runtime.notices.service_plugin import plugin_of
 
 if TYPE_CHECKING:
     from replicator_runtime.config.sections.destinations import Destination
@@ -44,7 +45,7 @@ def send(destination: Destination, message: Message) -> str:
     logger = logging.getLogger("apprise")
     logger.propagate, logger.handlers[:] = False, [_said]  # what it says names places, and at some levels the message
     _said.forget()
-    plugin: Any = apprise.Apprise.instantiate(destination.url, asset=asset, suppress_exceptions=True)
+    plugin: Any = plugin_of(destination.url, asset)
     if plugin is None:
         return "apprise does not take the URL: a part of it is missing or wrong"
     plugin.redirects = False  # whatever the URL says: an answer must not lead to another host
