@@ -39,6 +39,7 @@ from replicator_sdk.discovery.clean_up import Leftover, NothingToRemove, SourceC
 from replicator_sdk.discovery.hookspec import hookimpl
 from replicator_sdk.discovery.maintenance import AppliesHeld, MaintenanceReport, MaintenanceTask
 from replicator_sdk.discovery.table_registry import FixedTables, TableRegistry, TableSummary
+from replicator_sdk.distributed.counted import Counted
 from replicator_sdk.distributed.executors import run_on_executors
 from replicator_sdk.distributed.partitioned_log import (
     DistributedLog,
@@ -99,6 +100,7 @@ __all__ = [
     "ColumnAssessment",
     "Commits",
     "Configurer",
+    "Counted",
     "DDLEvent",
     "DDLOperation",
     "DMLEvent",

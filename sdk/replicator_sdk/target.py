@@ -16,6 +16,7 @@ from replicator_sdk.context import Configurer, DeltaTargetContext
 from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.discovery.dataset import NamesTargetDatasets
 from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
+from replicator_sdk.distributed.counted import Counted
 from replicator_sdk.event import DDLEvent, DMLEvent
 from replicator_sdk.offset import Offset, Position, offset_to_json
 from replicator_sdk.schema import TableId, TableSchema
@@ -42,6 +43,8 @@ class TableProgress:
         snapshot_chunks: Indexes of the snapshot chunks loaded so far; None once the snapshot is finished.
         snapshot_id: Which plan those chunks belong to; empty when none.
         valid_through: Every change that the source committed up to then is in the table; microseconds since 1970 UTC, -1 unknown.
+        snapshot_rows: How many rows the chunks of that plan had when they were loaded.
+        counted: What is counted of the table with the slice applied last (`SliceChanges.progress`); None where none was.
     """
 
     generation: int
@@ -52,6 +55,8 @@ class TableProgress:
     snapshot_chunks: frozenset[int] | None = None
     snapshot_id: str = ""
     valid_through: int = -1
+    snapshot_rows: int = 0
+    counted: Counted | None = None
 
     @classmethod
     def of(cls, identity: BatchIdentity) -> TableProgress:
@@ -73,6 +78,8 @@ class TableProgress:
             "snapshotChunks": None if self.snapshot_chunks is None else sorted(self.snapshot_chunks),
             "snapshotId": self.snapshot_id,
             "validThrough": self.valid_through,
+            "snapshotRows": self.snapshot_rows,
+            "counted": self.counted and self.counted.to_json(),
         }
 
     @classmethod
@@ -83,17 +90,11 @@ class TableProgress:
             NeedsUserError: RPL-7161 when a later release stored it in a form that this one does not know.
         """
         check_form("the target table's progress", value.get("form", 1), PROGRESS_FORM, value.get("release", ""))
-        chunks = value.get("snapshotChunks")
-        return cls(
-            value["generation"],
-            value["epoch"],
-            Position.from_json(value, read_offset),
-            value["sequence"],
-            value["batch"],
-            None if chunks is None else frozenset(chunks),
-            value.get("snapshotId", ""),
-            value.get("validThrough", -1),
-        )
+        chunks, counted = value.get("snapshotChunks"), value.get("counted")
+        loaded = None if chunks is None else frozenset(chunks)
+        plan = (loaded, value.get("snapshotId", ""), value.get("validThrough", -1), value.get("snapshotRows", 0))
+        done = (value["epoch"], Position.from_json(value, read_offset), value["sequence"], value["batch"])
+        return cls(value["generation"], *done, *plan, Counted.from_json(counted) if counted else None)
 
 
 class EventConsumer(ABC):
@@ -319,7 +320,7 @@ class SnapshotLoader(ABC):
     def load_chunks(
         self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader
     ) -> int:
-        """Load `chunks` in one atomic commit that also stores their indexes; returns the number of rows loaded.
+        """Load `chunks` in one atomic commit that also stores indexes and number of rows (`TableProgress`); returns how many rows.
 
         A chunk that is already stored as loaded is skipped.
         """
@@ -388,10 +389,7 @@ class TableVersion:
 
 
 class TableReader(ABC):
-    """Reads the target's tables beside the run that writes them; writes nothing and keeps no one from writing.
-
-    Used by one thread.
-    """
+    """Reads the target's tables beside the run that writes them, in one thread; writes nothing and keeps no one from writing."""
 
     @abstractmethod
     def progress(self, table: TableId) -> TableProgress | None:

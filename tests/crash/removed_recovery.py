@@ -210,8 +210,8 @@ def forget_progress(patch: Patch) -> None:
         found = true_watermark(run, consumer, record)
         return None if found is None else TableWatermark(Position(record.snapshot.first))
 
-    def created(consumer: Any, record: Any, start: Any, generation: int) -> Any:
-        true_created(consumer, record, start, generation)
+    def created(run: Any, consumer: Any, record: Any, start: Any) -> Any:
+        true_created(run, consumer, record, start)
         return TableWatermark(Position(start))
 
     patch.setattr(watermarks, "reported_watermark", watermark)

@@ -126,10 +126,11 @@ class TableSnapshotLoad:
         progress = self._running(attempt, schema, snapshot_id)
         files = self._files(attempt.state, attempt.state.layout, schema, snapshot_id, wanted, read)
         failpoint("delta.snapshot.files_written")
-        loaded = self._table.ownership.chunks_loaded(progress, {c.index for c in wanted})
+        rows = sum(f.rows for f in files)
+        loaded = self._table.ownership.chunks_loaded(progress, {c.index for c in wanted}, rows)
         self._table.commit(attempt, loaded, add=files)
         failpoint("delta.snapshot.committed")
-        return sum(f.rows for f in files)
+        return rows
 
     def load_whole(
         self,
@@ -161,11 +162,12 @@ class TableSnapshotLoad:
                 table=str(schema.table),
                 hint="nothing to do: it is copied again by itself; keep other programs from altering the table meanwhile",
             )
+        rows = sum(f.rows for f in files)
         begun = ownership.snapshot_begun(snapshot_id, position)
-        loaded = ownership.record(ownership.chunks_loaded(begun, {c.index for c in chunks}), attempt.record)
+        loaded = ownership.chunks_loaded(begun, {c.index for c in chunks}, rows)
         self._table.commit(
-            replace(attempt, record=loaded),
-            ownership.snapshot_finished(begun, position),
+            replace(attempt, record=ownership.record(loaded, attempt.record)),
+            ownership.snapshot_finished(loaded, position),
             add=files,
             remove=list(attempt.state.files.all_actions()),
             metadata=metadata,
@@ -173,7 +175,7 @@ class TableSnapshotLoad:
             unmatched="",
         )
         failpoint("delta.snapshot.whole_committed")
-        return sum(f.rows for f in files)
+        return rows
 
     def finish(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
         """All chunks are in: from now on the table takes changes."""

@@ -117,10 +117,11 @@ class TableSnapshotLoad:
         attempt = self._table.begin()
         progress = self._running(attempt, schema, snapshot_id)
         change = self._same(change, self._table.change(attempt), schema, files)
-        loaded = self._table.ownership.chunks_loaded(progress, {chunk.index for chunk in wanted})
+        rows = sum(file.rows for file in files)
+        loaded = self._table.ownership.chunks_loaded(progress, {chunk.index for chunk in wanted}, rows)
         self._table.commit(attempt, change, loaded, lambda: change.append(files), written=_names(files))
         failpoint("iceberg.snapshot.committed")
-        return sum(file.rows for file in files)
+        return rows
 
     def load_whole(
         self,
@@ -147,19 +148,20 @@ class TableSnapshotLoad:
         attempt = self._table.begin(replacing=True)
         if attempt.version is not None:
             change = self._same(change, self._emptied(attempt, schema), schema, files)
+        rows = sum(file.rows for file in files)
         begun = ownership.snapshot_begun(snapshot_id, position)
-        loaded = ownership.record(ownership.chunks_loaded(begun, {c.index for c in chunks}), attempt.record)
+        loaded = ownership.chunks_loaded(begun, {c.index for c in chunks}, rows)
         content = (lambda: change.append(files)) if attempt.version is None else (lambda: change.replace_all(files))
         self._table.commit(
-            replace(attempt, record=loaded),
+            replace(attempt, record=ownership.record(loaded, attempt.record)),
             change,
-            ownership.snapshot_finished(begun, position),
+            ownership.snapshot_finished(loaded, position),
             content,
             dropped=False,
             written=_names(files),
         )
         failpoint("iceberg.snapshot.whole_committed")
-        return sum(file.rows for file in files)
+        return rows
 
     def _same(self, made: Change, now: Change, schema: TableSchema, files: list[NewFile]) -> Change:
         """`now`, when the files that were written for `made` are right for it.

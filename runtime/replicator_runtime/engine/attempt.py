@@ -292,8 +292,7 @@ class Attempt:
             watermark.filtered |= record is not None and record.keeps_rows
             watermark.is_part = record is not None and record.snapshot is not None and bool(record.snapshot.where)
             watermark.lacks_rows = watermark.is_part or (scope is not None and scope.lacks_written_rows)
-            if table not in lanes:
-                watermark.recount = self._recount(table, watermark)
+            watermark.recount = self._recount(table, watermark)
         self._run.totals.save()
         self._applied = dict(watermarks)
         stream.start(start, self._run.saved_sequence)
@@ -301,13 +300,15 @@ class Attempt:
         stream.run(reader, self._later_goal(records), self._goal or self._source.latest_offset())
 
     def _recount(self, table: TableId, watermark: TableWatermark) -> Recount | None:
-        """What the table has and no count has: changes that were applied before a kill."""
+        """What the table has and no count has: changes that were applied before a kill. What is in its lane is counted when the target has it."""
         record, saved = self._lifecycle.records.get(table), self._run.saved_offset
         copy = None if record is None else record.snapshot
         first = None if copy is None else Position(copy.first)
         copy_id = "" if record is None else record.copy_id
-        begin = self._run.totals.begin(table, copy_id, first, watermark.position, saved)
-        return None if begin is None else Recount(begin, watermark.position)
+        has_lane = table in self._lanes
+        found = self._lanes[table].base if has_lane else watermark.position
+        begin = self._run.totals.begin(table, copy_id, first, found, saved, has_lane=has_lane)
+        return None if begin is None else Recount(begin, found)
 
     def _schemas(
         self, records: list[TableRecord], watermarks: dict[TableId, TableWatermark] | None

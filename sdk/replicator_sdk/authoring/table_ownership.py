@@ -243,11 +243,10 @@ class TableOwnership(ABC):
             self._generation, self.epoch, position, snapshot_chunks=frozenset(), snapshot_id=snapshot_id
         )
 
-    def chunks_loaded(self, before: TableProgress, indexes: Iterable[int]) -> TableProgress:
-        """The progress after the chunks of these indexes were loaded as well."""
-        return replace(
-            before, epoch=self.epoch, snapshot_chunks=(before.snapshot_chunks or frozenset()) | frozenset(indexes)
-        )
+    def chunks_loaded(self, before: TableProgress, indexes: Iterable[int], rows: int = 0) -> TableProgress:
+        """The progress after the chunks of these indexes, which have `rows` rows, were loaded as well."""
+        loaded = (before.snapshot_chunks or frozenset()) | frozenset(indexes)
+        return replace(before, epoch=self.epoch, snapshot_chunks=loaded, snapshot_rows=before.snapshot_rows + rows)
 
     def snapshot_finished(self, before: TableProgress, position: Position) -> TableProgress:
         """The progress after the last chunk: the table is at `position` and takes changes."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from replicator_sdk.batch import BatchIdentity, ChangeBatch, TableChanges
+from replicator_sdk.distributed.counted import Counted
 from replicator_sdk.distributed.partitioned_log import LogPartition, LogPartitionReader, LogSlice, ReadUntil, SchemaSeen
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
-from replicator_sdk.target import BatchConsumer
+from replicator_sdk.target import BatchConsumer, TableProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,7 @@ class SliceChanges:
         lacking_rows: Tables of which inserts or updates are left out: a removal whose row is not there waits for none, as
             it may be of a row that never arrives.
         follows: By table, as `TableChanges.follows`.
+        counted: By table, what is counted of it before the slice.
     """
 
     slice: LogSlice
@@ -149,12 +151,19 @@ class SliceChanges:
     overlap: bool = True
     lacking_rows: frozenset[TableId] = frozenset()
     follows: Mapping[TableId, Position] = field(default_factory=dict)
+    counted: Mapping[TableId, Counted] = field(default_factory=dict)
 
     @property
     def identity(self) -> BatchIdentity:
         """Identity and position of every table's commit."""
         here = self.slice
         return BatchIdentity(self.generation, self.epoch, here.first_sequence, here.last_sequence, Position(here.end))
+
+    def progress(self, table: TableId, tally: TableTally) -> TableProgress:
+        """What the commit of the table's changes, which `tally` counts, says of the table."""
+        before = self.counted.get(table)
+        counted = None if before is None else before.plus(tally.inserts, tally.updates, tally.deletes)
+        return replace(TableProgress.of(self.identity), counted=counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +220,7 @@ class RangeConsumer(BatchConsumer):
     @abstractmethod
     def apply_slice(self, changes: SliceChanges) -> SliceOutcome:
         """Apply the slice's changes to all its tables: each table's in one atomic commit that also stores
-        `TableProgress.of(changes.identity)`. Durable on return.
+        `SliceChanges.progress`. Durable on return.
 
         A table that is at the slice's end or later already is skipped; one without changes in it may be left as it
         is. A table of which a `SchemaSeen` came is left untouched. A table that fails does not stop the others.

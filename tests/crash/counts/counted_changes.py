@@ -26,10 +26,12 @@ class CountedChanges:
     Args:
         database: Where the tables are made.
         seed: Of all that is random.
+        moves_are_two: Whether a row that gets another key counts as a deletion and an insertion, as connectors write it.
     """
 
-    def __init__(self, database: PostgresDatabase | MysqlDatabase, seed: int) -> None:
+    def __init__(self, database: PostgresDatabase | MysqlDatabase, seed: int, *, moves_are_two: bool = False) -> None:
         self._database, self._chance = database, random.Random(seed)
+        self._of_moves = ("delete", "insert") if moves_are_two else ("update",)
         self._made: Counts = Counter()
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._write, name="counted-changes")
@@ -76,7 +78,8 @@ class CountedChanges:
             cursor.execute("BEGIN")
             for kind, statement in self._statements():
                 cursor.execute(statement)
-                changed[kind] += 1 if kind[1] == "ddl" else cursor.rowcount
+                for operation in self._of_moves if kind[1] == "move" else (kind[1],):
+                    changed[kind[0], operation] += 1 if operation == "ddl" else cursor.rowcount
             is_whole = chance.random() > 0.1 or any(operation == "ddl" for _, operation in changed)
             with self._lock:  # so that no one looks at what was made between the two
                 cursor.execute("COMMIT" if is_whole else "ROLLBACK")
@@ -95,7 +98,7 @@ class CountedChanges:
         choices = (
             (("item", "insert"), self._insert("item")),
             (("item", "update"), f"UPDATE item SET visits = visits + 1 WHERE id % {chance.randint(20, 90)} = 0"),
-            (("item", "update"), f"UPDATE item SET id = id + {10**8} WHERE id = {key}"),
+            (("item", "move"), f"UPDATE item SET id = id + {10**8} WHERE id = {key}"),
             (("item", "delete"), f"DELETE FROM item WHERE id BETWEEN {key} AND {key + 3}"),
             (("entry", "insert"), self._insert("entry")),
             (("entry", "update"), f"UPDATE entry SET name = 'of {self._transactions}' WHERE level = {level}"),

@@ -190,7 +190,8 @@ class InMemoryConsumer(BatchConsumer, SnapshotLoader):
         )
         kept.rows += rows
         kept.loaded |= {c.index for c in chunks}
-        kept.progress = replace(kept.progress, snapshot_chunks=kept.loaded)
+        known = kept.progress.snapshot_rows + rows.total()
+        kept.progress = replace(kept.progress, snapshot_chunks=kept.loaded, snapshot_rows=known)
         STORAGE.fault("loaded", schema.table)
         return rows.total()
 
@@ -219,7 +220,13 @@ class InMemoryConsumer(BatchConsumer, SnapshotLoader):
             for row in batch.to_pylist()
         )
         all_read()
-        progress = TableProgress(self._context.generation, self._context.epoch, position, snapshot_id=snapshot_id)
+        progress = TableProgress(
+            self._context.generation,
+            self._context.epoch,
+            position,
+            snapshot_id=snapshot_id,
+            snapshot_rows=rows.total(),
+        )
         loaded = frozenset(chunk.index for chunk in chunks)
         STORAGE.fault("loaded", schema.table)
         STORAGE.tables[schema.table] = InMemoryTable(schema, rows, progress, loaded=loaded)

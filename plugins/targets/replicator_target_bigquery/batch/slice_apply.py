@@ -13,7 +13,6 @@ from replicator_sdk.distributed.slice_tasks import JoinedResults, TaskResult, fa
 from replicator_sdk.distributed.slices import SliceChanges, SliceOutcome, TableTally, share
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.schema import TableId, TableSchema
-from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.api.jobs import now_microseconds
 from replicator_target_bigquery.batch.slice_task import PartitionsStaging, TablePart, TableStaging
 from replicator_target_bigquery.batch.staging import (
@@ -127,7 +126,7 @@ class SliceApply:
                 begun.upload.add(part.files)
             fields = ensure_staging_table(table, begun.staging.schema)
             staged = load(table, begun.upload, begun.staging.stamp, fields)
-            progress = replace(TableProgress.of(self._identity), valid_through=valid)
+            progress = replace(self._changes.progress(table_id, tally), valid_through=valid)
             row = table.row(progress, f"batch-{self._identity}")
             what = _together(parts, tally.partitions)
             TableMerge(table, lambda: None).apply_staged(facts, row, staged, what)

@@ -115,7 +115,8 @@ class CopyBeside(TableSnapshotLoad):
     ) -> None:
         table, ref, copy = self._table, self._table.ref, self._table.ref.copy_sql(snapshot_id)
         begun = table.ownership.snapshot_begun(snapshot_id, position)
-        whole = table.row(table.ownership.snapshot_finished(begun, position), f"whole-{snapshot_id}", note="")
+        loaded = table.ownership.chunks_loaded(begun, (chunk.index for chunk in chunks), rows)
+        whole = table.row(table.ownership.snapshot_finished(loaded, position), f"whole-{snapshot_id}", note="")
         columns = ", ".join(name(field.name) for field in fields)
         statements, checks = [f"TRUNCATE TABLE {ref.sql}"], []
         if rows:

@@ -87,13 +87,13 @@ class TableSnapshotLoad:
         if not wanted or progress.snapshot_chunks is None:
             return 0
         table = self._table
-        loaded = table.ownership.chunks_loaded(progress, {c.index for c in wanted})
         fields = table.ensure_created(schema).fields
         session = table.session
         folder = self._folder(snapshot_id).removeprefix(f"{ROOT}/")
         upload = Upload(session.storage, session.jobs, self._config.staging_bucket, folder, schema.table)
         try:
             self._upload(wanted, ChunkRows(session.layout, schema, fields, read), upload)
+            loaded = table.ownership.chunks_loaded(progress, {c.index for c in wanted}, upload.rows)
             if upload.rows:
                 self._load(schema, loaded, upload, fields)
         finally:

@@ -20,7 +20,6 @@ from replicator_sdk.errors import DataError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.net_change import encode_rows
 from replicator_sdk.schema import TableId
-from replicator_sdk.target import TableProgress
 from replicator_target_delta.apply.keyed import in_several_partitions
 from replicator_target_delta.apply.pruning import prepare
 from replicator_target_delta.apply.row_removal import FileChanges, Written
@@ -150,7 +149,7 @@ class SliceApply:
             files = self._files(begun, parts)
             failpoint("delta.slice.vectors_written")
             highest = max([self._identity.last_sequence, *(part.highest for part in parts)])
-            progress = replace(TableProgress.of(self._identity), valid_through=valid, last_sequence=highest)
+            progress = replace(self._changes.progress(table_id, tally), valid_through=valid, last_sequence=highest)
             begun.table.commit(begun.attempt, progress, add=files.add, remove=files.remove, metadata=begun.metadata)
         self._applied[table_id] = tally
         if missing := sum(part.missing for part in parts):

@@ -186,20 +186,31 @@ class LaneDrains:
         self._at_once = lifecycle.run.limits.parallel_tables
         self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="drain")  # starts threads when used
         self._drains: list[tuple[LaneDrain, Future[bool]]] = []
+        self._waiting: list[LaneDrain] = []
 
     @property
     def running(self) -> bool:
         """Whether any is not done, or `poll` has not seen yet that it is."""
-        return bool(self._drains)
+        return bool(self._drains or self._waiting)
 
     def start(self) -> None:
-        """Begin the drains of all tables that are to be resumed."""
+        """Begin the drains of all tables that are to be resumed; of one that is counted again once that is done."""
         lanes, records = self._tables.lanes, self._lifecycle.records.values()
         resumed = [r for r in records if r.pause is not None and r.pause.resuming and r.table in lanes]
         at_once = min(self._at_once, len(resumed))
         for record in resumed:
-            drain = LaneDrain(self._lifecycle, record, lanes[record.table], self._locks, at_once)
-            self._drains.append((drain, self._pool.submit(drain.run)))
+            self._waiting.append(LaneDrain(self._lifecycle, record, lanes[record.table], self._locks, at_once))
+        self._begin_waiting()
+
+    def _begin_waiting(self) -> None:
+        """Begin those whose table has no change before its lane that is still to be counted: a count goes up to one position."""
+        marks = self._tables.watermarks
+        for drain in list(self._waiting):
+            mark = marks.get(drain.record.table)
+            if mark is None or mark.recount is None:
+                self._lifecycle.run.totals.save()  # what the target has of a lane is counted from there after a kill
+                self._waiting.remove(drain)
+                self._drains.append((drain, self._pool.submit(drain.run)))
 
     def poll(self) -> bool:
         """See how far they are. A table of whose lane little is left takes changes no more, until it joins.
@@ -212,6 +223,7 @@ class LaneDrains:
             Exception: What concerns more than one table.
         """
         joins = False
+        self._begin_waiting()
         for drain, future in list(self._drains):
             if future.done():
                 self._drains.remove((drain, future))

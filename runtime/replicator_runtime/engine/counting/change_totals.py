@@ -1,7 +1,8 @@
 """Counts the changes of each table so that no restart and no kill loses or repeats one.
 
 A table's counts are stored with the position that they reach, before the offset that follows. So a replay knows which changes
-are not in them: those after that position, also where the target has them already.
+are not in them: those after that position, also where the target has them already. What no replay brings, rows of copies and the changes
+that executors apply, is counted from what the target's own commit says of it.
 Why: docs/decisions/0051-counts-are-stored-with-a-position.md
 """
 
@@ -10,11 +11,11 @@ from __future__ import annotations
 import json
 import threading
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from replicator_runtime.engine.counting.counted_table import CountedTable
 from replicator_runtime.stored_forms import TOTALS, TOTALS_CHANGES, head, read_or_set_aside
 from replicator_sdk import Position, TableId
 
@@ -22,21 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from replicator_runtime.observability.metrics import MetricsRegistry
-    from replicator_sdk import Offset
+    from replicator_sdk import Counted, Offset, TableProgress
     from replicator_state import StateStore
 
 log = structlog.get_logger()
 _WHOLE_SECONDS: Final = 10.0
 _SOON_SECONDS: Final = 1.0
-
-
-@dataclass(slots=True)
-class _Entry:
-    """What is counted of one table, and of which copy of it, up to a position; no position before any change was counted."""
-
-    copy: str = ""
-    position: Position | None = None
-    counts: dict[str, int] = field(default_factory=dict)
 
 
 class ChangeTotals:
@@ -57,11 +49,11 @@ class ChangeTotals:
         self._read_offset = read_offset
         self._metrics = metrics
         self._lock = threading.RLock()
-        self._entries: dict[TableId, _Entry] | None = None
+        self._entries: dict[TableId, CountedTable] | None = None
         self._gone: dict[str, int] = {}
         self._number = 0
         self._whole_at = -_WHOLE_SECONDS
-        self._needs_whole = False
+        self._needs_whole = self._needs_names = False
         self._saved_at = -_SOON_SECONDS
         self._since_whole: set[TableId] = set()
         self._changed = False
@@ -75,18 +67,63 @@ class ChangeTotals:
     def add(self, table: TableId, copy: str, position: Position, counts: Mapping[str, int]) -> None:
         """So much of the table, whose copy is `copy`, is durable at the target up to `position`; what was counted ended before."""
         with self._lock:
-            entry = self._loaded().setdefault(table, _Entry())
+            entry = self._loaded().setdefault(table, CountedTable())
             entry.copy, entry.position = copy, position
             self._count(table, entry, counts)
 
-    def copied(self, table: TableId, rows: int) -> None:
-        """A copy of the table has written so many rows, which are inserts as well."""
+    def copied(self, table: TableId, plan: str, rows: int) -> None:
+        """A copy of the table by the plan of that id has written so many rows more, which are inserts as well."""
         with self._lock:
-            entry = self._loaded().setdefault(table, _Entry())
-            self._count(table, entry, {"dml.insert": rows, "snapshot.rows": rows})
+            entry = self._loaded().setdefault(table, CountedTable())
+            self._count(table, entry, entry.add_rows(plan, rows))
+
+    def before_slice(self, tables: Collection[TableId]) -> Mapping[TableId, Counted]:
+        """What is counted of tables that are about to take a slice; its names are durable when this returns.
+
+        Raises:
+            ReplicatorError: As the state's store fails.
+        """
+        with self._lock:
+            entries = self._loaded()
+            for table in tables:
+                if entries.setdefault(table, CountedTable()).named():
+                    self._touch(table)
+                    self._needs_names = True
+            if self._needs_names:
+                self.save()
+            return {table: entries[table].of_changes() for table in tables}
+
+    def recover(self, table: TableId, copy: str, progress: TableProgress) -> None:
+        """Count what the table's own commit says of it and no count has, since a run was killed between the two, or heard no answer.
+
+        Called before the table takes changes; they are not in what its commits say from then on.
+        """
+        with self._lock:
+            entry = self._loaded().get(table) or CountedTable()
+            rows, changes = entry.missing_rows(progress), entry.missing_changes(progress)
+            if rows or changes:
+                self._entries_now[table] = entry
+            if changes:
+                entry.copy, entry.position = copy, progress.position
+                self._count(table, entry, changes)
+            if rows:
+                self._count(table, entry, entry.add_rows(progress.snapshot_id, rows))
+
+    def has(self, table: TableId, position: Position) -> bool:
+        """Whether the event at `position` was the last of the table that was counted."""
+        with self._lock:
+            entry = self._loaded().get(table)
+            return entry is not None and entry.position == position
 
     def begin(
-        self, table: TableId, copy: str, first: Position | None, found: Position, saved: Offset | None
+        self,
+        table: TableId,
+        copy: str,
+        first: Position | None,
+        found: Position,
+        saved: Offset | None,
+        *,
+        has_lane: bool = False,
     ) -> Position | None:
         """From where on a replay is to count what the table has already; None when all of that is counted.
 
@@ -96,12 +133,13 @@ class ChangeTotals:
             first: The position of its copy, whose rows have all changes before; None without a copy.
             found: Where the table is.
             saved: Where the replay begins.
+            has_lane: Whether the table has a lane: then `found` may be where the lane begins, and what the target has of it is counted.
         """
         with self._lock:
             entry = self._loaded().get(table)
             known = first
             if entry is not None and entry.position is not None and entry.copy == copy:
-                if found < entry.position:  # the target's table went back: what it gets again counts again
+                if found < entry.position and not has_lane:  # the table went back: what it gets again counts again
                     entry.position = found
                     self._touch(table)
                 known = entry.position
@@ -164,11 +202,11 @@ class ChangeTotals:
                 log.warning("totals.not_saved", error=str(error))
 
     @property
-    def _entries_now(self) -> dict[TableId, _Entry]:
+    def _entries_now(self) -> dict[TableId, CountedTable]:
         assert self._entries is not None
         return self._entries
 
-    def _count(self, table: TableId, entry: _Entry, counts: Mapping[str, int]) -> None:
+    def _count(self, table: TableId, entry: CountedTable, counts: Mapping[str, int]) -> None:
         for name, count in counts.items():
             if count:
                 entry.counts[name] = entry.counts.get(name, 0) + count
@@ -189,11 +227,11 @@ class ChangeTotals:
             else:
                 content = {"follows": self._number, "tables": self._json(self._since_whole)}
                 self._store.put(TOTALS_CHANGES, json.dumps({**head(TOTALS_CHANGES), **content}).encode())
-            self._changed, self._saved_at = False, time.monotonic()
+            self._changed, self._saved_at, self._needs_names = False, time.monotonic(), False
         self._metrics.count_all(self._unshown)
         self._unshown = {}
 
-    def _loaded(self) -> dict[TableId, _Entry]:
+    def _loaded(self) -> dict[TableId, CountedTable]:
         if self._entries is None:
             self._entries = {}
             whole, changes = self._read(TOTALS), self._read(TOTALS_CHANGES)
@@ -205,7 +243,7 @@ class ChangeTotals:
                 table = TableId.from_json(value["table"])
                 self._entries.pop(table, None)
                 if "counts" in value:
-                    self._entries[table] = self._parsed(value)
+                    self._entries[table] = CountedTable.from_json(value, self._read_offset)
             self._metrics.count_gone(self._gone)
             self._metrics.count_all({(n, t): c for t, e in self._entries.items() for n, c in e.counts.items()})
         return self._entries
@@ -213,17 +251,12 @@ class ChangeTotals:
     def _read(self, key: str) -> dict[str, Any]:
         return read_or_set_aside(self._store, key, dict) or {}  # numbers for people: damage is no reason to stop
 
-    def _parsed(self, value: Mapping[str, Any]) -> _Entry:
-        position = Position.from_json(value, self._read_offset) if "offset" in value else None
-        return _Entry(value["copy"], position, dict(value["counts"]))
-
     def _json(self, tables: Mapping[TableId, object] | set[TableId]) -> list[dict[str, Any]]:
         """The entries of these tables; of one that has none its name alone."""
         found = []
         for table in tables:
             value: dict[str, Any] = {"table": table.to_json()}
             if (entry := self._entries_now.get(table)) is not None:
-                position = {} if entry.position is None else entry.position.to_json()
-                value |= {"copy": entry.copy, "counts": entry.counts, **position}
+                value |= entry.to_json()
             found.append(value)
         return found

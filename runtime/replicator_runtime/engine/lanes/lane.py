@@ -72,6 +72,7 @@ class Lane:
     Attributes:
         name: Its name.
         is_joined: Whether the lane continues `base`; otherwise the changes between the two are unknown, and it is of no use.
+        base: The same.
         end: Where the next change is put; durable.
         drained: The names of files with nothing but what is before `base`.
     """
@@ -93,7 +94,7 @@ class Lane:
         self.is_joined = path is not None
         leading = leading_to(known, position_name(base))
         self.drained = [file for entry in leading for file in _files(entry)]
-        self._base, self._led_to = base, {entry.ends: entry for entry in leading}
+        self.base, self._led_to = base, {entry.ends: entry for entry in leading}
         self._entries = deque(path or ())
         self._rows = sum(entry.rows for entry in self._entries)
         self._nbytes = sum(entry.nbytes for entry in self._entries)
@@ -123,7 +124,7 @@ class Lane:
         Raises:
             ReplicatorError: As the store fails.
         """
-        found, at = Counter[str](), position_name(self._base)
+        found, at = Counter[str](), position_name(self.base)
         while (
             entry := self._led_to.pop(at, None)
         ) is not None:  # one way back: what is between two positions is the same on each

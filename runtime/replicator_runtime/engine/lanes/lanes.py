@@ -74,7 +74,8 @@ class Lanes:
     def _count_drained(self, record: TableRecord, lane: Lane, base: Position) -> None:
         """Count what the target has of the lane and no count has, since a run was killed between the two; durable when this returns."""
         totals, copy = self._run.totals, record.snapshot
-        after = totals.begin(record.table, record.copy_id, None if copy is None else Position(copy.first), base, None)
+        first = None if copy is None else Position(copy.first)
+        after = totals.begin(record.table, record.copy_id, first, base, None, has_lane=True)
         if after is not None and any((counts := lane.drained_counts(after)).values()):
             totals.add(record.table, record.copy_id, base, counts)
             totals.save()

@@ -39,7 +39,7 @@ def create_tables(
         if lifecycle.is_waiting(record) or (record.pause is not None and record.created):
             continue
         try:
-            watermark = _watermark(consumer, record, start, lifecycle.run.generation)
+            watermark = _watermark(lifecycle, consumer, record, start)
             if isinstance(consumer, BatchConsumer):
                 refuse_older_copy(lifecycle, record, watermark.position)
         except Exception as error:  # noqa: BLE001 - the policy decides, for this table
@@ -92,12 +92,16 @@ def refuse_older_copy(lifecycle: TableLifecycle, record: TableRecord, position: 
         )
 
 
-def _watermark(consumer: EventConsumer, record: TableRecord, start: Offset, generation: int) -> TableWatermark:
+def _watermark(
+    lifecycle: TableLifecycle, consumer: EventConsumer, record: TableRecord, start: Offset
+) -> TableWatermark:
+    generation = lifecycle.run.generation
     progress = consumer.progress(record.table) if isinstance(consumer, BatchConsumer) else None
-    if progress is not None and record.created:
-        return TableWatermark(progress.position)
     begin = Position(start)
-    if progress is not None and not is_former(progress, generation) and begin <= progress.position:
+    if progress is not None and (
+        record.created or (not is_former(progress, generation) and begin <= progress.position)
+    ):
+        lifecycle.run.totals.recover(record.table, record.copy_id, progress)
         return TableWatermark(progress.position)
     if progress is None and record.created and isinstance(consumer, BatchConsumer):
         raise table_gone(record)

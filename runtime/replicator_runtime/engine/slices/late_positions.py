@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.preparation.created_tables import refuse_older_copy, table_gone
@@ -93,12 +94,24 @@ def _position(lifecycle: TableLifecycle, consumer: BatchConsumer, record: TableR
     assert record.pause is not None
     base = record.pause.base or Position(start)
     if not (record.pause.resuming or (record.fails_in_lane and record.pause.base is None)):
+        _recover_count(lifecycle, consumer, record)
         return base
     progress = consumer.progress(record.table)
     if progress is None:
         raise table_gone(record)
     refuse_older_copy(lifecycle, record, progress.position)
+    lifecycle.run.totals.recover(record.table, record.copy_id, progress)
     return max(base, progress.position)
+
+
+def _recover_count(lifecycle: TableLifecycle, consumer: BatchConsumer, record: TableRecord) -> None:
+    """Count what a run that was killed gave a table that begins to be paused; where the target cannot be asked, once it is resumed."""
+    assert record.pause is not None
+    if record.pause.base is None:
+        with contextlib.suppress(Exception):
+            progress = consumer.progress(record.table)
+            if progress is not None:
+                lifecycle.run.totals.recover(record.table, record.copy_id, progress)
 
 
 def _left(lifecycle: TableLifecycle, record: TableRecord, position: Position, start: Offset) -> Position:

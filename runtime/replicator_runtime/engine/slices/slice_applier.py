@@ -97,7 +97,9 @@ class SliceApplier:
         lacking = frozenset(table for table, operations in dropped.items() if operations & _WRITING)
         known = {table: self._follows(table) for table in tables}
         follows = {table: position for table, position in known.items() if position is not None}
-        return SliceChanges(piece, read, tables, self._run.generation, self._run.epoch, overlap, lacking, follows)
+        run = self._run
+        counted = run.totals.before_slice(tables)
+        return SliceChanges(piece, read, tables, run.generation, run.epoch, overlap, lacking, follows, counted)
 
     def _follows(self, table: TableId) -> Position | None:
         """Where the target's table is at least. One that is read alone is further by what it has passed without changes of its own."""

@@ -138,7 +138,9 @@ class SliceSchemas:
                     raise
                 self._tables.failed(event.table, error)
                 failed.append(event)
-        self._slice_store.pending = failed
+        if len(failed) < len(self._slice_store.pending):
+            self._run.totals.save()  # no one counts an event that is forgotten
+            self._slice_store.keep(failed)
 
     def _apply(self, event: DDLEvent) -> None:
         assert event.position is not None
@@ -163,5 +165,6 @@ class SliceSchemas:
         watermark.position = max(watermark.position, event.position)
         if record.pause is None:
             self._lifecycle.create(record)
-        self._run.totals.add(event.table, record.copy_id, event.position, {"ddl": 1})
+        if not self._run.totals.has(event.table, event.position):  # else it was applied and counted before a kill
+            self._run.totals.add(event.table, record.copy_id, event.position, {"ddl": 1})
         log.info("ddl.applied", table=str(event.table), operation=str(event.operation), position=str(event.position))

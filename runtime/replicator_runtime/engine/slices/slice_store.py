@@ -27,8 +27,7 @@ class SliceStore:
 
     Attributes:
         ends: Ascending: the offsets that are, or will be, a table's position.
-        pending: Schema changes to be applied, or perhaps applied, at most one for each table. Those taken out of the
-            list are forgotten with the next write.
+        pending: Schema changes to be applied, or perhaps applied, at most one for each table.
     """
 
     def __init__(self, store: StateStore, read_offset: Callable[[Mapping[str, bytes]], Offset]) -> None:
@@ -103,6 +102,11 @@ class SliceStore:
         """Store schema changes that are about to be applied, each of another table; durable when this returns."""
         tables = {event.table for event in events}
         self.pending = [*(event for event in self.pending if event.table not in tables), *events]
+        self._save()
+
+    def keep(self, events: list[DDLEvent]) -> None:
+        """Only these of the announced ones are not applied; durable when this returns."""
+        self.pending = events
         self._save()
 
     def _insert(self, offset: Offset) -> None:

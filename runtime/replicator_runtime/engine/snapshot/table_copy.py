@@ -223,6 +223,8 @@ class TableCopy:
         """Let the target load the chunks that it does not hold yet, a wave a commit."""
         schema, first = snapshot.schema, Position(plan.first)
         held = loader.begin_snapshot(schema, plan.snapshot_id, first)
+        if held:
+            self._recover_count(loader, plan)
         waiting = [c for c in snapshot.chunks if c.index not in held]
         if waiting:
             # Rows of one position need no overlap; chunks read at another one stretch it.
@@ -242,11 +244,18 @@ class TableCopy:
             self._throttle.took(rows, began)
             held = held | {c.index for c in wave}
             progress.snapshot_chunks(schema.table, rows, len(held), total)
-            self._run.totals.copied(schema.table, rows)
+            self._run.totals.copied(schema.table, plan.snapshot_id, rows)
             self._lifecycle.progressed(schema.table)
             failpoint("engine.snapshot.chunks_loaded")
         self._stretch(plan, snapshot)
         loader.finish_snapshot(schema, plan.snapshot_id, first)
+
+    def _recover_count(self, loader: SnapshotLoader, plan: SnapshotRecord) -> None:
+        """Count the rows that were loaded before a kill, or when the answer to a commit was lost."""
+        record = self._copy.record
+        progress = loader.progress(record.table) if isinstance(loader, BatchConsumer) else None
+        if progress is not None:
+            self._run.totals.recover(record.table, plan.snapshot_id, progress)
 
     def _load_whole(self, loader: SnapshotLoader, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
         """Let the target load all chunks of a new plan, which it may do in one commit, and does where the copy is made beside the table."""
@@ -264,7 +273,7 @@ class TableCopy:
             rows = loader.load_whole(schema, plan.snapshot_id, Position(plan.first), snapshot.chunks, read, all_read)
         self._throttle.took(rows, began)
         progress.snapshot_chunks(schema.table, rows, total, total)
-        self._run.totals.copied(schema.table, rows)
+        self._run.totals.copied(schema.table, plan.snapshot_id, rows)
         self._lifecycle.progressed(schema.table)
 
     def _reader(self, plan: SnapshotRecord, snapshot: TableSnapshot, waiting: Sequence[SnapshotChunk]) -> ChunkReader:

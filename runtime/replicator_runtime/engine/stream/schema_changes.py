@@ -171,7 +171,8 @@ class SchemaChanges:
         if event.operation is DDLOperation.DROP_TABLE:
             self._tables.forget(event.table)  # a new table of that name joins like any other
             raise Rejoin
-        self._run.totals.add(event.table, record.copy_id, event.position, {"ddl": 1})
+        if event.table not in self._tables.lanes:  # else it is counted when the target has it
+            self._run.totals.add(event.table, record.copy_id, event.position, {"ddl": 1})
         log.info("ddl.applied", table=str(event.table), operation=str(event.operation), position=str(event.position))
         if event.operation is DDLOperation.CREATE_TABLE and event.table not in self._tables.watermarks:
             self._tables.watermarks[event.table] = TableWatermark(event.position)

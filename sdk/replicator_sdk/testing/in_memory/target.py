@@ -182,8 +182,13 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
         failures: dict[TableId, Exception] = {}
         for table in found.tallies.keys() - wanting:
             try:
-                self.apply_batch(found.changes(table, changes.identity, overlap=changes.overlap))
-                applied[table] = found.tallies[table]
+                with self._store.lock:
+                    done, tally = self._store.progress.get(table), found.tallies[table]
+                    is_new = done is None or not changes.identity.position <= done.position
+                    self.apply_batch(found.changes(table, changes.identity, overlap=changes.overlap))
+                    if is_new:
+                        self._store.progress[table] = changes.progress(table, tally)
+                applied[table] = tally if is_new else TableTally()
             except FencedError:
                 raise
             except Exception as error:  # noqa: BLE001 - the caller decides
@@ -214,7 +219,10 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
             loaded = self._store.chunks[schema.table][1]
             loaded.update(chunk.index for chunk in wanted)
             done = self._store.progress[schema.table]
-            self._store.progress[schema.table] = self._progress(done.position, snapshot_id, frozenset(loaded))
+            self._store.progress[schema.table] = replace(
+                self._progress(done.position, snapshot_id, frozenset(loaded)),
+                snapshot_rows=done.snapshot_rows + len(rows),
+            )
         return len(rows)
 
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
@@ -223,7 +231,9 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
             self._check_epoch(schema.table, self._context.epoch)
             done = self._store.progress[schema.table]
             if done.snapshot_chunks is not None:
-                self._store.progress[schema.table] = self._progress(position, snapshot_id, None)
+                self._store.progress[schema.table] = replace(
+                    self._progress(position, snapshot_id, None), snapshot_rows=done.snapshot_rows
+                )
 
     def stop(self) -> None:
         """Nothing to release."""

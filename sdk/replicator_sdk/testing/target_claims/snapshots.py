@@ -60,6 +60,8 @@ class SnapshotClaims(TargetClaims):
             done = self._progress(second, table)
         assert done.snapshot_chunks is None
         assert done.position == position
+        with comparing("how many rows the chunks had and the progress"):
+            assert done.snapshot_rows == len(table.rows)
         self._compare(system, {table.schema.table: table})
 
     def test_a_finished_snapshot_is_not_loaded_again(self, system: TargetSystem) -> None:
@@ -120,6 +122,8 @@ class SnapshotClaims(TargetClaims):
                 "second",
                 Position(MemoryOffset(2)),
             )
+            with comparing("how many rows the chunks had and the progress"):
+                assert done.snapshot_rows == len(fewer.rows)
         with consumer(system) as third:
             held = self._loader(third).begin_snapshot(table.schema, "second", Position(MemoryOffset(2)))
             assert held == {chunk.index for chunk in chunks}

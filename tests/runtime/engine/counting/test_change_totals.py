@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from replicator_runtime.engine.counting import change_totals
 from replicator_runtime.engine.counting.change_totals import ChangeTotals
 from replicator_runtime.observability.metrics import MetricsRegistry
 from replicator_runtime.stored_forms import TOTALS, TOTALS_CHANGES
-from replicator_sdk import Position, TableId
+from replicator_sdk import Position, TableId, TableProgress
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_state.value_files import UNREADABLE_STATE
@@ -186,3 +187,56 @@ def test_damaged_counts_end_no_run() -> None:
     store.damaged = TOTALS
     _, metrics = totals(store)
     assert metrics.total("ddl") == 0
+
+
+def test_rows_that_a_copy_wrote_before_a_kill_are_counted_from_the_tables_own_commit() -> None:
+    store = Store()
+    first, _ = totals(store)
+    first.copied(ORDERS, "plan", 30)
+    first.save()
+    first.copied(ORDERS, "plan", 20)  # a kill follows
+    second, metrics = totals(store)
+    found = TableProgress(1, 1, at(5), snapshot_id="plan", snapshot_rows=50)
+    for _ in range(2):
+        second.recover(ORDERS, "plan", found)
+        second.recover(ITEMS, "none", TableProgress(1, 1, at(5)))
+    second.copied(ORDERS, "plan", 5)
+    second.save()
+    assert metrics.total("snapshot.rows", table=ORDERS) == metrics.total("dml.insert") == 55
+    third, metrics = totals(store)
+    third.recover(ORDERS, "plan", replace(found, snapshot_rows=55))
+    third.recover(ORDERS, "another", TableProgress(1, 1, at(5), snapshot_id="another", snapshot_rows=7))
+    third.save()
+    assert metrics.total("snapshot.rows", table=ORDERS) == 62, "every copy's rows are counted"
+
+
+def test_changes_that_executors_applied_before_a_kill_are_counted_from_the_tables_own_commit() -> None:
+    store = Store()
+    first, _ = totals(store)
+    first.add(ORDERS, "", at(1), {"dml.insert": 3})
+    before = first.before_slice([ORDERS, ITEMS])  # its names are stored; a kill follows the commit
+    committed = TableProgress(1, 1, at(9), counted=before[ORDERS].plus(4, 2, 1))
+    new = TableProgress(1, 1, at(9), counted=before[ITEMS].plus(5, 0, 0))
+    second, metrics = totals(store)
+    for _ in range(2):
+        second.recover(ORDERS, "", committed)
+        second.recover(ITEMS, "", new)
+    second.save()
+    counts = {name: metrics.total(f"dml.{name}", table=ORDERS) for name in ("insert", "update", "delete")}
+    assert counts == {"insert": 7, "update": 2, "delete": 1}
+    assert metrics.total("dml.insert", table=ITEMS) == 5
+    assert second.begin(ORDERS, "", None, at(9), MemoryOffset(0)) is None, "a replay counts none of them again"
+
+
+def test_the_count_of_another_table_of_that_name_adds_nothing() -> None:
+    store = Store()
+    first, _ = totals(store)
+    old = TableProgress(1, 1, at(9), counted=first.before_slice([ORDERS])[ORDERS].plus(4, 0, 0))
+    first.recover(ORDERS, "", old)
+    first.forget_others({})
+    first.before_slice([ORDERS])
+    first.recover(ORDERS, "", old)
+    first.save()
+    _, metrics = totals(store)
+    assert metrics.total("dml.insert") == 4
+    assert metrics.total("dml.insert", table=ORDERS) == 0

@@ -22,6 +22,7 @@ from tests.crash.patch import Patch
 from tests.runtime.engine.partitioned_shop import PartitionedShop, run_pipeline
 
 if TYPE_CHECKING:
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import EventConsumer, Offset, TableChanges
 
@@ -38,8 +39,10 @@ def progress_forgotten(patch: Patch) -> None:
     """The position of a table is ignored."""
     true_apply, true_watermark = MemoryConsumer.apply_batch, created_tables._watermark
 
-    def watermark(consumer: EventConsumer, record: TableRecord, start: Offset, generation: int) -> TableWatermark:
-        true_watermark(consumer, record, start, generation)
+    def watermark(
+        lifecycle: TableLifecycle, consumer: EventConsumer, record: TableRecord, start: Offset
+    ) -> TableWatermark:
+        true_watermark(lifecycle, consumer, record, start)
         return TableWatermark(Position(start))
 
     def apply_batch(self: MemoryConsumer, changes: TableChanges) -> None:

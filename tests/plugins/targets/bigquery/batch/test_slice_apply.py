@@ -12,6 +12,7 @@ import pytest
 
 from replicator_runtime.engine.slices import slice_size
 from replicator_sdk import failpoint
+from replicator_sdk.distributed.counted import Counted
 from replicator_sdk.distributed.slices import SliceChanges
 from replicator_sdk.errors import DataError, FencedError, ReplicatorError, RetryableError
 from replicator_sdk.event import DDLEvent, DDLOperation
@@ -63,13 +64,15 @@ class Copy:
         epoch: int = 1,
         repeats: bool = False,
         lacking_rows: frozenset[TableId] = frozenset(),
+        counted: Mapping[TableId, Counted] | None = None,
     ) -> SliceOutcome:
         """Apply all that is recorded after `start`."""
         log = FolderLog(self.folder, repeats=repeats)
         piece = log.plan(start, 1 << 30)
         assert piece is not None
         given = {KEYED.table: KEYED, KEYLESS.table: KEYLESS} if tables is None else tables
-        return consumer.apply_slice(SliceChanges(piece, log.read, given, 1, epoch, repeats, lacking_rows))
+        changes = SliceChanges(piece, log.read, given, 1, epoch, repeats, lacking_rows, counted=counted or {})
+        return consumer.apply_slice(changes)
 
     def names(self) -> dict[int, str]:
         return {int(key): name for key, name in self.project.select("SELECT id, name FROM {d}.customers")}
@@ -91,6 +94,15 @@ def copy(tmp_path: Path, project: Project) -> Any:
     made = Copy(tmp_path, project)
     yield made
     made.close()
+
+
+@pytest.mark.timeout(300)
+def test_a_tables_commit_says_what_is_counted_with_it(copy: Copy) -> None:
+    copy.folder.append([insert(row(1, "a")), insert(row(2, "b")), update(row(1, "c"))], partition=0)
+    copy.take(copy.consumer(), counted={KEYED.table: Counted("series", 10, 0, 5)})
+    found = copy.consumer().progress(KEYED.table)
+    assert found is not None
+    assert found.counted == Counted("series", 12, 1, 5)
 
 
 def loads(project: Project) -> list[Sequence[str]]:

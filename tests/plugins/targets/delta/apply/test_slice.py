@@ -10,6 +10,7 @@ import pytest
 
 from replicator_runtime.engine.slices import slice_size
 from replicator_sdk import failpoint
+from replicator_sdk.distributed.counted import Counted
 from replicator_sdk.distributed.slices import SliceChanges
 from replicator_sdk.errors import DataError, FencedError, ReplicatorError
 from replicator_sdk.event import DDLEvent, DDLOperation
@@ -60,13 +61,14 @@ class Copy:
         *,
         epoch: int = 1,
         repeats: bool = False,
+        counted: Mapping[TableId, Counted] | None = None,
     ) -> SliceOutcome:
         """Apply all that is recorded after `start`."""
         log = FolderLog(self.folder, repeats=repeats)
         piece = log.plan(start, 1 << 30)
         assert piece is not None
         given = {KEYED.table: KEYED, KEYLESS.table: KEYLESS} if tables is None else tables
-        return consumer.apply_slice(SliceChanges(piece, log.read, given, 1, epoch, overlap=repeats))
+        return consumer.apply_slice(SliceChanges(piece, log.read, given, 1, epoch, repeats, counted=counted or {}))
 
 
 @pytest.fixture
@@ -111,6 +113,16 @@ def test_a_random_history_ends_as_the_source(
     run_pipeline(document, DeltaLakeTarget)
     for schema in shop.schemas:
         assert difference(schema, shop.rows(schema.table), lake.read_table(schema)) == ""
+
+
+def test_a_tables_commit_says_what_is_counted_with_it(copy: Copy) -> None:
+    consumer = copy.consumer()
+    changes = [insert(row(1, "a")), insert(row(2, "b")), update(row(1, "c")), delete({"id": 2})]
+    copy.folder.append(changes, partition=0)
+    copy.take(consumer, counted={TABLE: Counted("series", 10, 0, 5)})
+    found = copy.consumer().progress(TABLE)
+    assert found is not None
+    assert found.counted == Counted("series", 12, 1, 6)
 
 
 def test_rows_that_two_tasks_take_out_of_one_file_go_in_one_commit(copy: Copy) -> None:

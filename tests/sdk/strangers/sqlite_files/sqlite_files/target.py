@@ -154,7 +154,8 @@ class SqliteFilesConsumer(BatchConsumer, SnapshotLoader):
             for row in rows:
                 file.put(schema, row)
             loaded = frozenset(file.loaded) | {chunk.index for chunk in left}
-            self._store(file, replace(file.progress, snapshot_chunks=loaded), schema, loaded)
+            known = file.progress.snapshot_rows + len(rows)
+            self._store(file, replace(file.progress, snapshot_chunks=loaded, snapshot_rows=known), schema, loaded)
             return len(rows)
 
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
