@@ -21,6 +21,7 @@ STATUS = "state.json"
 _STATUS = re.compile(r"state\.(\d{20})\.json")
 _PREFIX = "state-"
 _LONGEST = 200
+_ONE_MOMENT = "put back all files of the folder as they were at one moment, or `replicator reset PIPELINE`: every table is copied again"
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
@@ -125,6 +126,20 @@ class StateStore:
                 raise _older(group[0], newest, expected, self._folder.place)
         self._values.expect(numbers)
 
+    def refuse_older(self, key: str, than: str) -> None:
+        """Refuse the value under `key`, which does not fit the one under `than` that was stored after a later version of it. Readers go on.
+
+        Raises:
+            HistoryLostError: RPL-7125.
+        """
+        if self._epoch:
+            raise HistoryLostError(
+                f"the state value {self._name(key)} at {self._folder.place} is missing, or older than {self._name(than)} was stored with:"
+                " files of several moments were put together",
+                code="RPL-7125",
+                hint=_ONE_MOMENT,
+            )
+
     def delete(self, key: str) -> None:
         """Remove the value under `key` and its previous version; nothing happens when there is none."""
         self._values.delete(self._name(key))
@@ -219,7 +234,7 @@ def _older(name: str, found: int, expected: int, place: str) -> HistoryLostError
         f"the state value {name} at {place} is {when}, and the newest offset was saved with one of {moment(expected):%Y-%m-%d %H:%M:%S} UTC:"
         " its newest file is damaged, or files of several moments were put together",
         code="RPL-7125",
-        hint="put back all files of the folder as they were at one moment, or `replicator reset PIPELINE`: every table is copied again",
+        hint=_ONE_MOMENT,
     )
 
 

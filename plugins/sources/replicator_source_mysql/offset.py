@@ -76,11 +76,14 @@ class MySqlOffset(Offset):
 
     @property
     def reading_from(self) -> MySqlOffset:
-        """The position on the same server where reading has to begin: this one, or an earlier one (`resume`)."""
+        """The position on the same server where reading has to begin: this one, or an earlier one (`resume`).
+
+        It keeps the GTIDs of this one, so that it is after all that was read of another server before a failover.
+        """
         if not self.resume:
             return self
         file, _, position = self.resume.rpartition(":")
-        return MySqlOffset(file, int(position), server=self.server)
+        return MySqlOffset(file, int(position), self.gtids, self.server)
 
     @property
     def file_number(self) -> int:

@@ -130,9 +130,15 @@ def has_what_follows(record: TableRecord, read_to: Offset | None) -> bool:
 def isolates(config: PipelineConfig, record: TableRecord, read_to: Offset | None) -> bool:
     """Whether an error of the table's is not the run's: as the pipeline has it, and where the table was copied past what cannot be read.
 
-    Otherwise `onTableError: stop` would end every run after a copy that was to go past that place.
+    Otherwise `onTableError: stop` would end every run after a copy that was to go past that place. One that is never copied again by
+    itself does not go past it: it would stay there while the others go on.
     """
-    return config.on_table_error == "isolate" or has_what_follows(record, read_to)
+    return config.on_table_error == "isolate" or (has_what_follows(record, read_to) and not keeps_deleted_rows(record))
+
+
+def keeps_deleted_rows(record: TableRecord) -> bool:
+    """Whether the target may hold rows of the table on purpose that a new copy would remove."""
+    return record.keeps_rows or (record.scope is not None and record.scope.keeps_deleted_rows)
 
 
 def _holds_since(record: TableRecord) -> float | None:

@@ -11,7 +11,7 @@ import structlog
 
 from replicator_runtime.engine.lifecycle.copies import Copies
 from replicator_runtime.engine.lifecycle.deciding import Deciding
-from replicator_runtime.engine.lifecycle.log_release import LogRelease, has_what_follows, isolates
+from replicator_runtime.engine.lifecycle.log_release import LogRelease, has_what_follows, isolates, keeps_deleted_rows
 from replicator_runtime.engine.lifecycle.long_failures import LaneTries, LongFailures
 from replicator_runtime.engine.lifecycle.pausing import Pausing
 from replicator_runtime.engine.lifecycle.postponed_tables import PostponedTables
@@ -329,8 +329,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
 
     def _can_be_copied_again(self, record: TableRecord) -> bool:
         """Whether a new copy makes the table whole, and removes no rows that are kept on purpose."""
-        keeps = record.keeps_rows or (record.scope is not None and record.scope.keeps_deleted_rows)
-        return self.takes_snapshots and not keeps
+        return self.takes_snapshots and not keeps_deleted_rows(record)
 
     def _give_log_up(self, record: TableRecord) -> None:
         """Forget the table's copy, so that the offset may move, and let its next copy wait."""

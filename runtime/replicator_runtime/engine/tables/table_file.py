@@ -55,7 +55,11 @@ class TableFile:
         return self._stored is not None
 
     def load(self) -> tuple[list[Any], Any]:
-        """Read the JSON of each table, and of the selection; None for a selection that is not known."""
+        """Read the JSON of each table, and of the selection; None for a selection that is not known.
+
+        Raises:
+            HistoryLostError: RPL-7125 in a run, when the tables are older than what the changes were stored after.
+        """
         whole, changes = self._read()
         tables = {_key(table): table for table in whole["tables"]}
         selection, self._since = whole.get("selection"), {}
@@ -69,7 +73,7 @@ class TableFile:
         self._selection = json.dumps(selection)
         self._in_log = {key for key, table in tables.items() if (table.get("pause") or {}).get("inLog")}
         # After the number of any changes there are, so that these are never taken for changes since the next writing of all tables.
-        self._number, self._wrote_all = max(whole.get("number", 0), changes["number"] if changes else 0), False
+        self._number, self._wrote_all = max(0, whole.get("number", 0), changes["number"] if changes else 0), False
         return list(tables.values()), selection
 
     def put(
@@ -122,13 +126,15 @@ class TableFile:
                 break
             whole, changes = self._read_once()  # a run beside this reader has written both between the two reads
         after = -1 if changes is None else changes["number"] - whole.get("number", 0)
+        if after > 1:
+            self._store.refuse_older(TABLES, CHANGES)
         return whole, changes if after in {0, 1} else None
 
     def _read_once(self) -> tuple[Any, Any]:
         content = self._store.get(TABLES)
-        if content is None:
-            return {"tables": []}, None
-        return parsed(TABLES, content), parsed(CHANGES, self._store.get(CHANGES) or b"null")
+        whole = {"tables": [], "number": -1} if content is None else parsed(TABLES, content)
+        changes = self._store.get(CHANGES)
+        return whole, None if changes is None else parsed(CHANGES, changes)
 
 
 def table_key(table: Mapping[str, Any]) -> str:

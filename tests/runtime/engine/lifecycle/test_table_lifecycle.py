@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
 from replicator_runtime.engine.run_state.run import Run
 from replicator_runtime.engine.tables.pause import Pause
+from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.tables.table_store import SnapshotRecord, TableStore
 from replicator_runtime.observability.lineage import Lineage
@@ -154,6 +156,29 @@ def test_the_last_table_that_works_does_not_stop_alone(lifecycle: TableLifecycle
     with pytest.raises(DataError, match="RPL-5002"):
         lifecycle.fail(lifecycle.records[B], DataError("too long", code="RPL-5002", table="db.b"))
     assert lifecycle.records[B].state is TableState.REPLICATING
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_where_errors_of_tables_end_the_run_only_a_table_that_is_copied_again_goes_past_its_place(
+    lifecycle: TableLifecycle, keeps: bool
+) -> None:
+    """One that keeps rows which the source has deleted is not: it would fail there for good, beside tables that go on."""
+    config = lifecycle.run.config
+    lifecycle.run.pipeline = replace(
+        lifecycle.run.pipeline, config=config.model_copy(update={"on_table_error": "stop"})
+    )
+    record = lifecycle.records[A]
+    record.scope = TableScope(None, frozenset({"DELETE"} if keeps else ()))
+    error = SchemaDriftError("it cannot be read", code="RPL-3750", table="db.a")
+    if keeps:
+        with pytest.raises(SchemaDriftError, match="RPL-3750"):
+            lifecycle.fail(record, error, read_to=Place(0))
+        assert not lifecycle.stopped
+    else:
+        assert not lifecycle.fail(record, error, read_to=Place(0))
+        assert stored(lifecycle)[A].released
+    with pytest.raises(DataError, match="RPL-5001"):
+        lifecycle.fail(lifecycle.records[B], DataError("too long", code="RPL-5001", table="db.b"), read_to=Place(2))
 
 
 def test_a_newer_run_stops_no_table_but_the_run(lifecycle: TableLifecycle) -> None:

@@ -15,6 +15,7 @@ from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.tables.table_store import TableStore
 from replicator_runtime.stored_forms import CHANGES, TABLES
 from replicator_sdk import TableId
+from replicator_sdk.errors import HistoryLostError
 from replicator_state import ReplicatorDirectory
 from tests.runtime.engine.log_model import Place, table
 
@@ -125,6 +126,38 @@ def test_what_is_saved_after_a_damaged_file_counts_before_the_changes_that_were_
         again.save(record)
         lease.release()
     assert record.state is TableState.REPLICATING
+
+
+def tables_files(folder: Path) -> list[Path]:
+    """The files of all tables, without those of the changes."""
+    return list(folder.rglob("state-*engine-tables.*"))
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_tables_of_a_time_before_those_that_the_changes_are_of_are_refused(tmp_path: Path, is_there: bool) -> None:
+    """As when the file of all tables is of an older backup, or is lost: what was saved since would be forgotten."""
+    directory = ReplicatorDirectory(str(tmp_path), "default", "shop")
+    lease = directory.acquire("r")
+    found = filled(directory.states(lease).scoped("runtime"), 40)
+    backup = [(file, file.read_bytes()) for file in tables_files(tmp_path)]
+    for created in (True, False, True):
+        for record in found.records.values():
+            record.created = created
+        found.save()
+    record = found.records[TableId("db", "t3")]
+    record.state = TableState.SNAPSHOTTING
+    found.save(record)
+    lease.release()
+    for file in tables_files(tmp_path):
+        file.unlink()
+    for file, content in backup if is_there else ():
+        file.write_bytes(content)
+    opened(directory.states().scoped("runtime"))  # what only looks is not refused
+    for run in ("s", "t"):
+        later = directory.acquire(run)
+        with pytest.raises(HistoryLostError, match=r"RPL-7125.*replicator reset"):
+            opened(directory.states(later).scoped("runtime"))
+        later.release()
 
 
 class Memory:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -14,9 +14,11 @@ from replicator_source_mysql.ddl.history.schema_history import SchemaHistory
 from replicator_source_mysql.ddl.lex.session import Session
 from replicator_source_mysql.ddl.parse.statement import read_statement
 from replicator_source_mysql.definition import ColumnDefinition, TableDefinition
+from replicator_source_mysql.gtid import GtidSet
 from replicator_source_mysql.offset import MySqlOffset
 
 T, U = TableId("d", "t"), TableId("d", "u")
+_SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 @dataclass
@@ -55,6 +57,22 @@ def test_going_back_finds_the_definition_of_that_time_also_after_a_restart() -> 
         history.rewind(at(place))
         assert names(history) == expected
         assert again.dump() == history.dump()
+
+
+def test_what_was_read_of_another_server_before_a_failover_is_known_where_reading_begins_again() -> None:
+    """It begins before the offset where a distributed transaction was prepared on the new server."""
+    old = [GtidSet.parse(f"{_SERVER}:1-{count}") for count in (50, 60)]
+    definition = TableDefinition(T, (ColumnDefinition("a", "int", default=""),), (), "utf8mb4")
+    history = SchemaHistory.begin(replace(at(100), gtids=old[0]), Tables(definitions={T: definition}))
+    alter = read_statement("alter table t add b int", Session("d"))
+    history.apply(alter, replace(at(200), gtids=old[1]))
+    offset = MySqlOffset("binlog.000002", 900, GtidSet.parse(f"{_SERVER}:1-80"), "another", "binlog.000002:500")
+    for prune in (False, True):
+        if prune:
+            history.prune(offset.reading_from)
+        again = SchemaHistory.load(history.dump())
+        again.rewind(offset.reading_from)
+        assert names(again) == ["a", "b"]
 
 
 def test_statements_before_a_database_was_learned_of_are_ignored_also_when_they_are_read_again() -> None:
