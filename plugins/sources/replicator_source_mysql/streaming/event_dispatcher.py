@@ -176,7 +176,8 @@ class EventDispatcher:
         if mark.kind is MarkKind.STATEMENT:
             self._statement(mark)
         elif mark.kind is MarkKind.XA_BEGIN:
-            self._prepared.begin(self._place.here)
+            # Not after the transaction before it, which another server had where this is the first one after a failover.
+            self._prepared.begin(self._place.idle_at(mark.begin, mark.proof.created, ""))
         elif mark.kind is MarkKind.XA_PREPARED and mark.xid is not None:
             self._prepared.prepare(mark.xid)
         elif mark.kind is MarkKind.XA_ROLLBACK and mark.xid is not None:

@@ -23,7 +23,7 @@ class HeldRows:
     """The row changes of one such transaction.
 
     Attributes:
-        begin: Where its group begins: after the transaction before it.
+        begin: Where its group begins, on the server that is read.
         batches: Its changes, with ordinals from 0.
         count: How many.
     """
