@@ -5,7 +5,7 @@ A macro may be a whole value or a part of one; its value is not searched for mac
 * `${secure(name)}`: the environment variable `REPLICATOR_SECRET_<NAME>` (upper case, other characters as `_`), else the
   file `name` in the folder `$REPLICATOR_SECRETS_DIR` (by default `/run/secrets`), else the keyring's entry `name` of the
   service `replicator`.
-* `${env(NAME)}`: an environment variable.
+* `${env(NAME)}`: an environment variable. One named `REPLICATOR_SECRET_…` is a secret, as by `${secure()}`.
 * `${file(path)}`: a file's text without its last line break.
 
 In a process that a service starts, settings are those of people who may use the service and not its host: there `env` gives variables
@@ -30,6 +30,7 @@ KEYRING_SERVICE = "replicator"
 
 _MACRO = re.compile(r"\$\$\{|\$\{(?P<body>[^{}]*)\}|\$\{")
 _CALL = re.compile(r"\s*(?P<name>[A-Za-z]\w*)\s*\(\s*(?P<argument>[^()]*?)\s*\)\s*")
+_SECRET_VARIABLES = variable_of("")
 _SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -52,7 +53,8 @@ def resolve(
     Args:
         value: A JSON value.
         path: Its JSON path.
-        secrets_allowed: Whether `${secure()}` and `${file()}` are allowed here; not where values are shown to users.
+        secrets_allowed: Whether `${secure()}`, `${file()}` and secrets by `${env()}` are allowed here; not where values are shown
+            to users.
         rules: What may be used; those of this process when left out.
 
     Returns:
@@ -105,7 +107,8 @@ def _replacement_of(body: str | None, macros: _Macros) -> str:
     if name not in _MACROS:
         near = nearest(name, _MACROS) or "secure"
         raise UnresolvedMacroError(f"unknown macro ${{{name}(…)}}", f"did you mean ${{{near}({argument})}}?")
-    if name != "env" and not macros.secrets_allowed:
+    is_secret = name != "env" or argument.startswith(_SECRET_VARIABLES)
+    if is_secret and not macros.secrets_allowed:
         raise UnresolvedMacroError(
             f"${{{name}({argument})}} is allowed in `notifications[].url` and in a plugin's properties only",
             "this value is shown to users and to Spark; move the secret into a plugin's properties",
@@ -146,6 +149,8 @@ def _secrets_folder() -> Path:
 
 
 def _env(name: str, rules: ServiceRules | None) -> str:
+    from replicator_runtime.observability.redaction import register_secret
+
     if rules is not None and not name.startswith(SERVICE_VARIABLES):
         raise UnresolvedMacroError(
             f"${{env({name})}}: a service gives its pipelines variables {SERVICE_VARIABLES}… only",
@@ -153,6 +158,8 @@ def _env(name: str, rules: ServiceRules | None) -> str:
         )
     if name not in os.environ:
         raise UnresolvedMacroError(f"${{env({name})}}: the environment has no {name}", f"set {name}")
+    if name.startswith(_SECRET_VARIABLES):
+        register_secret(os.environ[name])
     return os.environ[name]
 
 

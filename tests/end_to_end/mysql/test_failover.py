@@ -68,10 +68,11 @@ def purge(server: MysqlServer) -> str:
 
 @contextmanager
 def two_servers(
-    mysql_server: PrivateMysql, release: Release, make_mysql: MakeMysqlPipeline
+    mysql_server: PrivateMysql, release: Release, make_mysql: MakeMysqlPipeline, *, gtid: bool = True
 ) -> Iterator[tuple[MysqlPipeline, MysqlDatabase]]:
-    """A pipeline on a primary, and its database on a replica that follows it."""
-    options = {"log_slave_updates": True} if release.is_mariadb else {}
+    """A pipeline on a primary, and its database on a replica that follows it; `gtid` as the servers have it."""
+    options: dict[str, object] = {"log_slave_updates": True} if release.is_mariadb else {}
+    options["gtid"] = gtid
     primary, replica = mysql_server(release, **options), mysql_server(release, **options)
     replicate(primary, replica)
     with primary.database() as database:
@@ -126,6 +127,21 @@ def test_a_replica_that_lost_what_was_replicated_is_refused(
             assert moved.fails(HistoryLostError, "")["code"] == "RPL-3785"
             moved.replicator.follow(error, "reset")
             moved.assert_nothing_lost()
+
+
+def test_a_replica_that_lost_what_was_replicated_is_refused_without_strict_gtids(
+    mysql_server: PrivateMysql, make_mysql: MakeMysqlPipeline
+) -> None:
+    """Its own transactions have the numbers of those that it lacks, and higher ones."""
+    with two_servers(mysql_server, MARIADB_10_11, make_mysql, gtid=False) as (pipeline, there):
+        catch_up(pipeline.database.server, there.server)
+        promote(there.server)
+        pipeline.change()
+        pipeline.assert_nothing_lost()
+        for _ in range(3):
+            MysqlPipeline(there, pipeline.replicator).change()
+        moved = MysqlPipeline(there, pipeline.at(there).replicator)
+        assert moved.fails(HistoryLostError, "")["code"] == "RPL-3785"
 
 
 @BOTH

@@ -84,6 +84,7 @@ def test_an_assessment_without_errors_ends_with_0(replicator: Replicator, judged
     done = replicator("assess", judged({"at": "source", "name": "slow", "severity": "WARNING"}))
     assert done.exit_code == 0
     assert "WARNING source: what [slow]" in done.stdout
+    assert "Next: `replicator run " in done.output
 
 
 @pytest.mark.parametrize("at", ["source", "target", "source.orders", "target.items"])
@@ -91,6 +92,7 @@ def test_an_error_found_anywhere_ends_with_3_and_shows_the_fix(replicator: Repli
     done = replicator("assess", judged({"at": at, "name": "bad", "severity": "ERROR", "fix": "ALTER\nSYSTEM"}))
     assert done.exit_code == 3
     assert "error RPL-1202: the assessment found 1 error" in done.stderr
+    assert "`replicator run " not in done.output
     assert "run:    ALTER\n                SYSTEM" in done.stdout
 
 

@@ -109,6 +109,21 @@ def test_the_environment_may_be_anywhere_but_secrets_only_in_properties(
         assert "properties only" in problems_of(build, document)["spark.conf.spark.password"]
 
 
+def test_a_variable_that_is_named_as_a_secret_is_one_whichever_macro_asks_for_it(
+    build: Build, monkeypatch: pytest.MonkeyPatch, registered: list[str]
+) -> None:
+    """A name is shown in folders, tables and logs."""
+    monkeypatch.setenv("REPLICATOR_SECRET_DB", "hunter-22")
+    for key in ("name", "namespace", "offsetBasePath"):
+        with pytest.raises(InvalidPipelineError) as refused:
+            build({**pipeline(), key: "x${env(REPLICATOR_SECRET_DB)}"})
+        assert [p.path for p in refused.value.problems if "properties only" in p.message] == [key]
+        assert "hunter" not in str(refused.value)
+    assert registered == []
+    assert path_of(build, "/${env(REPLICATOR_SECRET_DB)}") == "/hunter-22"
+    assert registered == ["hunter-22"]
+
+
 def test_secret_settings_are_registered_however_they_came(
     build: Build, monkeypatch: pytest.MonkeyPatch, registered: list[str]
 ) -> None:

@@ -38,6 +38,7 @@ def test_a_local_session_listens_on_loopback_only_without_pages_and_is_sized_for
     assert settings["spark.master"] == f"local[{cores}]"
     assert settings["spark.driver.bindAddress"] == settings["spark.driver.host"] == "127.0.0.1"
     assert settings["spark.ui.enabled"] == "false"
+    assert settings["spark.authenticate"] == "true"
     assert settings["spark.sql.shuffle.partitions"] == str(cores)
     assert 1024 <= int(settings["spark.driver.memory"].removesuffix("m")) <= 4096
     assert settings["spark.sql.session.timeZone"] == "UTC"
