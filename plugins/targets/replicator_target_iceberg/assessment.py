@@ -170,8 +170,8 @@ class IcebergAssessor(TableAssessor):
 _NOT_THERE: Final = Finding(
     "not_there_yet",
     Severity.INFO,
-    "files that a killed run leaves are not deleted",
-    "rows are looked for by the driver, not by Spark's executors; in the mode append `replicator verify` does not compare the tables",
+    "rows are looked for by the driver, not by Spark's executors",
+    "a cluster does not make changes of large tables faster; in the mode append `replicator verify` does not compare the tables",
     "use the target delta where that is needed",
 )
 

@@ -121,6 +121,8 @@ class IcebergConfig(PluginConfig):
         compact_interval_seconds: How often small files and files with many deleted rows are written again; 0 for never.
         expire_interval_seconds: How often old snapshots and the files that only they need are deleted; 0 for never.
         snapshot_retention_hours: How old a snapshot must be for that: the reach of time travel and of slow readers.
+        orphan_interval_seconds: How often files are looked for that no snapshot needs, and deleted; 0 for never.
+        orphan_retention_hours: How old such a file must be: longer than any copy of a table may take.
         snapshots_kept: How many snapshots stay at most, also younger ones: every commit writes the list of all.
     """
 
@@ -192,6 +194,8 @@ class IcebergConfig(PluginConfig):
     expire_interval_seconds: Annotated[float, Field(ge=0)] = 3600.0
     snapshot_retention_hours: Annotated[int, Field(ge=1)] = 24
     snapshots_kept: Annotated[int, Field(ge=10)] = 500
+    orphan_interval_seconds: Annotated[float, Field(ge=0)] = 86_400.0
+    orphan_retention_hours: Annotated[int, Field(ge=24)] = 72
 
     @field_validator("mode", mode="before")
     @classmethod

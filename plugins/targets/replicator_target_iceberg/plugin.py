@@ -59,13 +59,13 @@ class IcebergTarget(DeltaTarget[IcebergConfig]):
 
     @property
     def maintenance_tasks(self) -> Sequence[MaintenanceTask]:
-        """Compaction, and the expiry of snapshots."""
-        from replicator_target_iceberg.maintenance import tasks
+        """Compaction, the expiry of snapshots, and the removal of orphan files."""
+        from replicator_target_iceberg.maintenance.steps import tasks
 
         return tasks(self.config)
 
     def maintain_table(self, context: DeltaTargetContext, task: MaintenanceTask, table: TableId) -> MaintenanceReport:
         """Do one step on the run's Spark session."""
-        from replicator_target_iceberg.maintenance import maintain
+        from replicator_target_iceberg.maintenance.steps import maintain
 
         return maintain(self.config, context, task.name, table)

@@ -39,7 +39,7 @@ class Storage:
         Raises:
             RetryableError: RPL-4428 when it is not there.
         """
-        system, path = _opened(location)
+        system, path = opened(location)
         try:
             return system.open_input_file(path)
         except FileNotFoundError as error:
@@ -58,7 +58,7 @@ class Storage:
             RetryableError: When there is no space.
         """
         location = f"{self.root}/{name}"
-        system, path = _opened(location)
+        system, path = opened(location)
         try:
             if isinstance(system, fs.LocalFileSystem):
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ class Storage:
         """Those of the files that are not there."""
         lost: list[str] = []
         for location in locations:
-            system, path = _opened(location)
+            system, path = opened(location)
             if system.get_file_info(path).type is fs.FileType.NotFound:
                 lost.append(location)
         return lost
@@ -94,7 +94,7 @@ class Storage:
         """Delete files that no commit names; what fails stays as an orphan."""
         for location in locations:
             with contextlib.suppress(OSError, NeedsUserError):
-                system, path = _opened(location)
+                system, path = opened(location)
                 system.delete_file(path)
 
     @contextlib.contextmanager
@@ -182,7 +182,7 @@ def _not_written(error: OSError, root: str) -> NeedsUserError | RetryableError:
     )
 
 
-def _opened(location: str) -> tuple[fs.FileSystem, str]:
+def opened(location: str) -> tuple[fs.FileSystem, str]:
     """The file system of pyarrow, and the path in it."""
     path = local_path(location)
     if path is not None:

@@ -17,8 +17,8 @@ from replicator_sdk.datatype import BINARY, DATE, FLOAT64, INSTANT, INT64, STRIN
 from replicator_sdk.discovery.maintenance import MaintenanceReport
 from replicator_sdk.schema import Column, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk
-from replicator_target_iceberg import maintenance
 from replicator_target_iceberg.files.live_files import parse_task
+from replicator_target_iceberg.maintenance import compaction
 from tests.plugins.targets.changes import TABLE, at, batch, delete, insert, row, update
 from tests.plugins.targets.iceberg.warehouse import Warehouse
 
@@ -147,7 +147,7 @@ def test_small_files_of_which_no_two_fit_in_a_step_are_put_together_all_the_same
     tmp_path: Path, iceberg_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where files are to be larger than a step's, each was written again alone, without an end."""
-    monkeypatch.setattr(maintenance, "_STEP_BYTES", 1)
+    monkeypatch.setattr(compaction, "_STEP_BYTES", 1)
     lake = Warehouse(tmp_path / "lake", iceberg_spark)
     consumer = lake.consumer()
     for number in range(1, 9):

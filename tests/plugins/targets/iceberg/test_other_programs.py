@@ -16,13 +16,13 @@ from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftErr
 from replicator_sdk.event import Alter, AlterKind, DDLOperation
 from replicator_sdk.schema import Column, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
-from replicator_target_iceberg import maintenance as maintenance_module
 from replicator_target_iceberg.consumer import IcebergConsumer
 from replicator_target_iceberg.files import storage as storage_module
 from replicator_target_iceberg.jvm import Catalog
 from replicator_target_iceberg.log import change as change_module
 from replicator_target_iceberg.log.change import STATE_UNKNOWN, Change
 from replicator_target_iceberg.log.version import packed, unpacked
+from replicator_target_iceberg.maintenance import expiry
 from replicator_target_iceberg.naming import identifier
 from replicator_target_iceberg.schema.types import FIELD_ID
 from replicator_target_iceberg.table import TargetTable
@@ -342,7 +342,7 @@ def test_an_expiry_of_a_table_in_a_folder_takes_its_turn_with_commits(
     for number in range(1, 3):
         consumer.apply_batch(batch(number, [insert(row(number))]))
     monkeypatch.setattr(storage_module, "_WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(maintenance_module, "time", SimpleNamespace(time=lambda: 2e10))
+    monkeypatch.setattr(expiry, "time", SimpleNamespace(time=lambda: 2e10))
     table = consumer._table(TABLE)
     with table.turn(table.storage(table.begin())), pytest.raises(RetryableError, match="RPL-4425"):
         warehouse.maintain(TABLE, "expire")
