@@ -65,7 +65,7 @@ quick: setup ## Run the tests that start no other process: no server, no Java; [
 test-all: servers ## Run the tests with every kill, source and server of each; hours; [ARGS="tests/crash -k heal"]
 	@ALL_CASES=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-soak: servers ## Random histories of every source into Delta and BigQuery, stops and kills between; [ROUNDS=200] [SEED=n] [ARGS="-k 'mysql and delta'"]
+soak: servers ## Random histories of every source into Delta, Iceberg and BigQuery, stops and kills between; [ROUNDS=200] [SEED=n] [ARGS="-k 'mysql and delta'"]
 	@ALL_CASES=1 SOAK_ROUNDS="$(ROUNDS)" SOAK_SEED="$(SEED)" $(BIN)/python -m pytest -n $(SOAK_WORKERS) -rA --tb=short tests/soak $(STORMS) $(ARGS)
 
 endurance: servers ## A week in an hour for each source into Delta and BigQuery: changes, kills, errors; flat to the end? [ARGS="-k sqlite-delta"] [ROUND_SECONDS=15] [COMMITS=100000] [MINUTES=120]

@@ -98,7 +98,9 @@ class Soak:
             self.source.settle()
             runs.begin(without=self.without)
         elif how == "failpoint":
-            failpoint = self.failpoint or f"{chance.choice(sorted(_places()))}=kill@{chance.randint(1, 3)}"
+            failpoint = (
+                self.failpoint or f"{chance.choice(sorted(_places(self.target.points)))}=kill@{chance.randint(1, 3)}"
+            )
             self._note(failpoint)
             runs.begin(until_current=False, seconds=1.5, failpoints=failpoint, without=self.without)
         else:
@@ -218,16 +220,15 @@ def _shape(link: int) -> str:
     return "structure first" if link < _FIRST else ""
 
 
-def _places() -> list[str]:
-    """Where runs are killed: places of the engine, the state and the targets."""
-    for module in (
-        "replicator_runtime.engine.worker",
-        "replicator_target_bigquery.consumer",
-        "replicator_target_delta.consumer",
-    ):
-        importlib.import_module(module)
+def _places(own: str) -> list[str]:
+    """Where runs are killed: places of the engine, the state and the target, whose begin with `own`."""
+    importlib.import_module("replicator_runtime.engine.worker")
+    for plugin in ("bigquery.consumer", "delta.consumer", "iceberg.consumer", "iceberg.maintenance.steps"):
+        importlib.import_module(f"replicator_target_{plugin}")
+    others = {"bigquery.", "delta.", "iceberg."} - {own}
     # Renewals of a lease come too late for a round; "file" is a target of other tests.
-    return [place for place in registered() if not place.startswith(("state.lease", "file.", "test."))]
+    left_out = ("state.lease", "file.", "test.", *others)
+    return [place for place in registered() if not place.startswith(left_out)]
 
 
 def _texts(rows: list[tuple[Any, ...]]) -> list[tuple[str | None, ...]]:

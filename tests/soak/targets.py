@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
+from pyiceberg.table import StaticTable
 
 from tests.end_to_end.comparison import delta_rows, table_rows
+from tests.plugins.targets.iceberg.warehouse import newest_metadata
+from tests.services.artifacts import iceberg_jars
 from tests.services.bigquery.emulators import PROJECT, Emulators, columns, rows, target_settings
 from tests.services.s3.server import S3Server
 from tests.services.s3.spark import s3a_settings
@@ -24,8 +27,10 @@ class Target(ABC):
 
     Attributes:
         spark: What its tests need of Spark's settings.
+        points: What the names of its failpoints begin with.
     """
 
+    points: str
     spark: Mapping[str, str] = SMALL
 
     def state(self, folder: Path) -> str:
@@ -52,6 +57,7 @@ class Target(ABC):
 class Delta(Target):
     """Tables below a folder."""
 
+    points = "delta."
     _lake: Path
 
     def __init__(self, **settings: Any) -> None:
@@ -73,6 +79,8 @@ class Delta(Target):
 
 class DeltaOnS3(Target):
     """Tables and state in a bucket of the S3 server."""
+
+    points = "delta."
 
     def __init__(self, server: S3Server) -> None:
         self._server, self._bucket = server, server.bucket()
@@ -101,9 +109,51 @@ class DeltaOnS3(Target):
         return list(table_rows(self.table(schema, table), columns))
 
 
+class Iceberg(Target):
+    """Tables of a catalog in a folder: of each chain of another format, on `main` or on a branch; maintained every few seconds."""
+
+    points = "iceberg."
+    _lake: Path
+    _branch: str
+
+    def __init__(self, first: int = 0) -> None:
+        iceberg_jars()
+        self._chains = first  # of the four combinations
+
+    def begin(self, folder: Path) -> tuple[str, Mapping[str, Any]]:
+        """Tables below `folder`."""
+        self._lake, self._branch = folder / "lake", ("main", "audit")[self._chains % 2]
+        version = (2, 3, 3, 2)[self._chains % 4]
+        self._chains += 1
+        return "iceberg", {
+            "catalog": "lake",
+            "catalogType": "hadoop",
+            "warehouse": str(self._lake),
+            "formatVersion": version,
+            "branch": self._branch,
+            "compactIntervalSeconds": 2,
+            "expireIntervalSeconds": 2,
+            "snapshotsKept": 10,
+        }
+
+    def _table(self, schema: str, table: str) -> StaticTable:
+        return StaticTable.from_metadata(str(newest_metadata(self._lake / schema / table)))
+
+    def columns(self, schema: str, table: str) -> list[str]:
+        """By the table's metadata."""
+        return list(self._table(schema, table).schema().column_names)
+
+    def rows(self, schema: str, table: str, columns: Sequence[str]) -> Rows:
+        """By pyiceberg."""
+        scan = self._table(schema, table).scan(selected_fields=tuple(columns)).use_ref(self._branch)
+        found = scan.to_arrow().to_pylist()
+        return [tuple(row[name] for name in columns) for row in found]
+
+
 class BigQuery(Target):
     """A dataset of the emulator."""
 
+    points = "bigquery."
     _dataset: str
 
     def __init__(self, emulators: Emulators, **settings: Any) -> None:
