@@ -149,7 +149,8 @@ def test_where_a_state_cannot_be_read_is_shown_and_a_run_writes_it_again(desk: D
     assert "`replicator status NAME --debug`" in refused.hint
     assert "'int' object is not iterable" in desk.replicator("status", desk.file, "--debug").output
     desk.done("run", desk.file, "--until-current")
-    until(lambda: "main.orders" in [table["name"] for table in Service(desk.url).get(place)], "it is read again")
+    until(lambda: refusal(desk.url, place) is None, "it is read again")
+    assert "main.orders" in [table["name"] for table in Service(desk.url).get(place)]
 
 
 def refusal(url: str, place: str) -> ReplicatorError | None:
