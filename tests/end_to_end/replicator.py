@@ -144,6 +144,12 @@ class Replicator:
         assert ended.status == 0, ended.messages
         return ended
 
+    def copied(self, ended: Ended) -> list[str]:
+        """The tables of which the run that ended began a copy; what it printed may lack the state of a short one."""
+        [log] = self.state.glob(f"*/*/logs/run-*-{ended.envelope['data']['runId']}.log")
+        lines = map(json.loads, log.read_text().splitlines())
+        return [line["table"] for line in lines if line["event"] == "snapshot.begin"]
+
     def until_current(self, seconds: float = SECONDS) -> Ended:
         """Run until everything committed at the source is at the target; the run must succeed.
 
