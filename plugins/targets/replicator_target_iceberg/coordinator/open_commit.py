@@ -23,7 +23,7 @@ class OpenCommit:
 
     Attributes:
         version: What the table was when it began; that of the commit before, where files were being written meanwhile.
-        snapshot: The number of the snapshot that it follows.
+        snapshot: The number of the snapshot that it follows, whose files are those of `place`; None when others' commits have changed these.
         before: What that snapshot says of the table.
         place: How files are written. Its `files` are those of the snapshot.
         files: Those that are there once this is committed.
@@ -32,7 +32,7 @@ class OpenCommit:
     """
 
     version: Version
-    snapshot: int
+    snapshot: int | None
     before: TableProgress | None
     place: Place
     files: LiveFiles
@@ -56,8 +56,8 @@ class OpenCommit:
         self.progress = replace(progress_of(changes), batch=str(whole))
         return needless
 
-    def follower(self, snapshot: int) -> OpenCommit:
-        """What follows the commit of this one, which is `snapshot`."""
+    def follower(self, snapshot: int | None) -> OpenCommit:
+        """What follows the commit of this one, which is `snapshot`; None when that follows others' commits, whose files are not in `files`."""
         return OpenCommit(self.version, snapshot, self.progress, self.next_place, self.files)
 
     def check_same(self, now: Version) -> None:

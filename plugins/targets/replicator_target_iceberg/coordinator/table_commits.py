@@ -40,7 +40,10 @@ class TableCommits:
         self._failure: Exception | None = None
         self._settled: Position | None = None
         self._writing = threading.Condition()
-        self._batch = 0  # odd while one is being written
+        self._batch = 0  # odd while one is being taken
+        self._is_writing = (
+            False  # files of a batch that has begun and not ended; read and changed under the table's lock
+        )
 
     @property
     def name(self) -> str:
@@ -50,7 +53,8 @@ class TableCommits:
     @property
     def waits(self) -> bool:
         """Whether something was taken that is not committed."""
-        return self._open is not None and self._open.progress is not None
+        opened = self._open  # once: a commit may begin in another thread
+        return opened is not None and opened.progress is not None
 
     # --- taking
 
@@ -67,8 +71,9 @@ class TableCommits:
         try:
             with self._table.lock:
                 place = self._begin(changes)
+                self._is_writing = place is not None
             if place is not None:
-                self._finish(place, self._apply.write(place, changes), changes)
+                self._finish(place, self._write(place, changes), changes)
         except Exception as error:
             if self._failure is not None and error is not self._failure:  # such as a file of a commit that was dropped
                 raise self._failure from error
@@ -105,8 +110,19 @@ class TableCommits:
         self._open = OpenCommit(attempt.version, attempt.version.snapshot, attempt.progress, place, place.files)
         return place
 
+    def _write(self, place: Place, changes: TableChanges) -> RowChanges:
+        try:
+            return self._apply.write(place, changes)
+        except Exception:
+            with self._table.lock:
+                self._is_writing = False
+                if not self.waits:  # the table may be another when the next batch begins
+                    self._open = None
+            raise
+
     def _finish(self, place: Place, made: RowChanges, changes: TableChanges) -> None:
         with self._table.lock:
+            self._is_writing = False
             if self._failure is not None or self._open is None:
                 place.storage.delete(made.written)
                 self.raise_failure()
@@ -157,11 +173,11 @@ class TableCommits:
                 self._failure = error
                 return
             self._settled = progress.position
-            if self._batch % 2:  # of a batch that is being written, what it is made of is this commit's
+            if self._is_writing:  # what the batch is made of is this commit's
                 self._open = opened.follower(snapshot)
 
-    def _commit(self, opened: OpenCommit, progress: TableProgress, commit_id: str) -> int:
-        """Publish it; the number of its snapshot."""
+    def _commit(self, opened: OpenCommit, progress: TableProgress, commit_id: str) -> int | None:
+        """Publish it; the number of its snapshot, None where that has files of others' commits that `opened` does not know."""
         rows, chosen_by = opened.rows, opened.place.chosen_by
         try:
             attempt = self._table.begin()
@@ -175,7 +191,7 @@ class TableCommits:
         )
         if self._config.mode is Mode.MERGE:
             self._table.follow(change, chosen_by, opened.files if before is None else rows.after(before))
-        return change.snapshot()
+        return change.snapshot() if before is None else None
 
     def _files_before(self, opened: OpenCommit, attempt: Attempt) -> LiveFiles | None:
         """The table's files where others have committed since; None where none has.

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import pytest
+
+from replicator_sdk.batch import TableChanges
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.schema import TableId, TableSchema
+from replicator_target_iceberg.apply.keyed import Place
+from replicator_target_iceberg.apply.row_changes import RowChanges
+from replicator_target_iceberg.apply.table_apply import TableApply
 from replicator_target_iceberg.coordinator.consumer import CoordinatedConsumer
 from replicator_target_iceberg.naming import identifier
 from tests.plugins.targets.changes import KEYED, TABLE, ddl
@@ -45,3 +53,33 @@ def wait_until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < until
         time.sleep(0.02)
+
+
+def take(consumer: CoordinatedConsumer, changes: TableChanges) -> None:
+    """Without starting the clock's thread."""
+    consumer._of(changes.table).take(changes)
+
+
+@contextmanager
+def written_slowly(
+    monkeypatch: pytest.MonkeyPatch, consumer: CoordinatedConsumer, changes: TableChanges
+) -> Iterator[Any]:
+    """Another thread gives the consumer these changes; their files are not written before the event is set, which the block gets."""
+    may_go_on, begun, write = threading.Event(), threading.Event(), TableApply.write
+
+    def waits(self: TableApply, place: Place, given: TableChanges) -> RowChanges:
+        if given is changes:
+            begun.set()
+            assert may_go_on.wait(120)
+        return write(self, place, given)
+
+    monkeypatch.setattr(TableApply, "write", waits)
+    thread = threading.Thread(target=consumer.apply_batch, args=(changes,))
+    thread.start()
+    assert begun.wait(120)
+    try:
+        yield may_go_on
+    finally:
+        may_go_on.set()
+        thread.join(120)
+        assert not thread.is_alive()

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replicator_sdk.batch import TableChanges
+from replicator_sdk.datatype import STRING
 from replicator_sdk.errors import DataError, RetryableError
+from replicator_sdk.event import Alter, AlterKind
+from replicator_sdk.schema import Column, TableSchema
 from replicator_target_iceberg.apply.keyed import Place
 from replicator_target_iceberg.apply.row_changes import RowChanges
 from replicator_target_iceberg.apply.table_apply import TableApply
+from replicator_target_iceberg.coordinator.table_commits import TableCommits
 from replicator_target_iceberg.log.change import STATE_UNKNOWN, Change
-from tests.plugins.targets.changes import KEYED, KEYLESS, TABLE, at, batch, delete, insert, row, update
+from tests.plugins.targets.changes import KEYED, KEYLESS, TABLE, alter, at, batch, delete, insert, row, update
 from tests.plugins.targets.iceberg.coordinator.lakes import ONCE_AN_HOUR, OTHER, files, shown, started
 from tests.plugins.targets.iceberg.warehouse import Warehouse
 
@@ -211,4 +215,37 @@ def test_a_commit_whose_answer_is_lost_is_found_and_what_comes_next_follows_it(
     consumer.apply_batch(batch(2, [delete({"id": 1}), insert(row(2))]))
     consumer.settle([TABLE])
     assert sorted(shown(one)) == [2]
+    consumer.stop()
+
+
+@pytest.mark.parametrize("ends", ["committed as it ends", "refused"])
+def test_a_batch_that_leaves_nothing_to_commit_keeps_nothing_of_the_table_as_it_was(
+    one: Warehouse, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """The runtime changes the table's structure then, and the next batch has its new columns."""
+    consumer, finish = started(one), TableCommits._finish
+
+    def refuses(self: TableApply, place: Place, changes: TableChanges) -> RowChanges:
+        raise DataError("a value does not fit", code="RPL-5422")
+
+    def is_followed_by_a_commit(self: TableCommits, place: Place, made: RowChanges, changes: TableChanges) -> None:
+        finish(self, place, made, changes)
+        self.commit("of the clock's thread")
+
+    with monkeypatch.context() as patch:
+        if ends == "refused":
+            patch.setattr(TableApply, "write", refuses)
+            with pytest.raises(DataError):
+                consumer.apply_batch(batch(1, [insert(row(1))]))
+        else:
+            patch.setattr(TableCommits, "_finish", is_followed_by_a_commit)
+            consumer.apply_batch(batch(1, [insert(row(1))]))
+            assert consumer.settled(TABLE) == at(1)
+    more = Column("more", STRING)
+    wider = TableSchema(TABLE, (*KEYED.columns, more), KEYED.primary_key)
+    consumer.apply_ddl(alter(2, wider, Alter(AlterKind.ADD_COLUMN, more)))
+    consumer.apply_batch(batch(3, [insert({**row(2), "more": "new"}, wider)]))
+    consumer.settle([TABLE])
+    assert consumer.settled(TABLE) == at(3)
+    assert [r["more"] for r in one.rows(TABLE) if r["id"] == 2] == ["new"]
     consumer.stop()

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replicator_sdk.errors import FencedError, RetryableError
+from replicator_target_iceberg import maintenance
 from replicator_target_iceberg.config import CatalogType
 from replicator_target_iceberg.jvm import Catalog
 from tests.plugins.targets.changes import TABLE, at, batch, delete, insert, row, update
-from tests.plugins.targets.iceberg.coordinator.lakes import ONCE_AN_HOUR, files, shown, started
+from tests.plugins.targets.iceberg.coordinator.lakes import (
+    ONCE_AN_HOUR,
+    files,
+    shown,
+    started,
+    take,
+    written_slowly,
+)
 from tests.plugins.targets.iceberg.others import before_publishing, compacts, foreign
 from tests.plugins.targets.iceberg.warehouse import Warehouse
 
@@ -130,3 +138,43 @@ def test_a_table_that_was_rolled_back_meanwhile_gets_nothing(lake: Warehouse) ->
     assert progress.position == at(1)
     assert sorted(shown(lake)) == [1]
     consumer.stop()
+
+
+def test_a_late_batch_that_changes_rows_which_others_have_moved_before_the_commit_it_follows_is_written_again(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That commit does not touch these rows, so it follows the compaction; the late batch was written for the files before it."""
+    monkeypatch.setattr(maintenance, "_MANY_SMALL_FILES", 1)
+    consumer = started(lake)
+    take(consumer, batch(1, [insert(row(key, "old")) for key in range(4)]))
+    consumer.settle([TABLE])
+    take(consumer, batch(2, [insert(row(4, "old"))]))
+    with written_slowly(monkeypatch, consumer, batch(3, [delete({"id": 0}), update({"id": 1, "name": "new"})])):
+        lake.maintain(TABLE, maintenance.COMPACT)
+        consumer.settle([TABLE])
+        assert consumer.settled(TABLE) == at(2)
+    consumer.settle([TABLE])
+    with pytest.raises(RetryableError, match="RPL-4422"):
+        consumer.settled(TABLE)
+    consumer.stop()
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == [0, 1, 2, 3, 4]
+
+
+def test_a_late_batch_that_leaves_alone_what_others_have_moved_is_committed_and_what_comes_next_finds_it(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "_MANY_SMALL_FILES", 1)
+    consumer = started(lake)
+    take(consumer, batch(1, [insert(row(key, "old")) for key in range(4)]))
+    consumer.settle([TABLE])
+    take(consumer, batch(2, [insert(row(4, "old"))]))
+    with written_slowly(monkeypatch, consumer, batch(3, [delete({"id": 4}), insert(row(5, "new"))])):
+        lake.maintain(TABLE, maintenance.COMPACT)
+        consumer.settle([TABLE])
+    take(consumer, batch(4, [delete({"id": 5})]))
+    consumer.settle([TABLE])
+    take(consumer, batch(5, [delete({"id": 0}), update({"id": 1, "name": "new"})]))
+    consumer.settle([TABLE])
+    assert consumer.settled(TABLE) == at(5)
+    consumer.stop()
+    assert sorted((r["id"], r["name"]) for r in lake.rows(TABLE)) == [(1, "new"), (2, "old"), (3, "old")]

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from replicator_sdk.batch import TableChanges
 from replicator_sdk.testing.contexts import TestTargetContext
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
-from replicator_target_iceberg.apply.keyed import Place
-from replicator_target_iceberg.apply.row_changes import RowChanges
-from replicator_target_iceberg.apply.table_apply import TableApply
 from replicator_target_iceberg.coordinator.rounds import Rounds
 from replicator_target_iceberg.coordinator.table_commits import TableCommits
 from tests.plugins.targets.changes import KEYED, TABLE, at, batch, delete, insert, row, update
-from tests.plugins.targets.iceberg.coordinator.lakes import ONCE_AN_HOUR, OTHER, files, shown, started, wait_until
+from tests.plugins.targets.iceberg.coordinator.lakes import (
+    ONCE_AN_HOUR,
+    OTHER,
+    files,
+    shown,
+    started,
+    take,
+    wait_until,
+    written_slowly,
+)
 from tests.plugins.targets.iceberg.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -98,31 +101,6 @@ def test_a_stop_does_not_wait_for_the_interval_and_commits_nothing() -> None:
     assert not table.commits
 
 
-@contextmanager
-def written_slowly(
-    monkeypatch: pytest.MonkeyPatch, consumer: CoordinatedConsumer, changes: TableChanges
-) -> Iterator[Any]:
-    """Another thread gives the consumer these changes; their files are not written before the event is set, which the block gets."""
-    may_go_on, begun, write = threading.Event(), threading.Event(), TableApply.write
-
-    def waits(self: TableApply, place: Place, given: TableChanges) -> RowChanges:
-        if given is changes:
-            begun.set()
-            assert may_go_on.wait(120)
-        return write(self, place, given)
-
-    monkeypatch.setattr(TableApply, "write", waits)
-    thread = threading.Thread(target=consumer.apply_batch, args=(changes,))
-    thread.start()
-    assert begun.wait(120)
-    try:
-        yield may_go_on
-    finally:
-        may_go_on.set()
-        thread.join(120)
-        assert not thread.is_alive()
-
-
 def an_hour_passes(consumer: CoordinatedConsumer) -> None:
     """The interval is over; the clock's thread, which has not started yet, finds that."""
     consumer._rounds._began -= ONCE_AN_HOUR
@@ -195,8 +173,3 @@ def test_a_late_batch_of_a_table_whose_commit_failed_fails_with_it_and_leaves_no
     consumer.stop()
     assert len(files(lake)) == 1
     assert shown(lake) == {1: ("newer", None)}
-
-
-def take(consumer: CoordinatedConsumer, changes: TableChanges) -> None:
-    """Without starting the clock's thread."""
-    consumer._of(changes.table).take(changes)
