@@ -274,6 +274,7 @@ class DeferredConsumer(BatchConsumer):
     after a crash it replays from there. So what was taken and not committed must have no effect on a table, ever.
 
     The runtime calls `settle` for a table before each `apply_ddl` of it, and for all before a run ends, tables join, or maintenance holds applies.
+    Of a table with rows put aside it does so before each batch, in the thread that applies.
     """
 
     @abstractmethod
@@ -424,7 +425,7 @@ class DeltaTarget(NamesTargetDatasets, ABC, Generic[ConfigT_co]):
         config_type: Its settings model.
         copies_beside: Whether `load_whole` of its consumers takes tables of any size in one commit, as `table resync` without --in-place needs.
         copies_other_columns_beside: Whether it does so where the table has kept columns that the source has dropped.
-        takes_lane: Whether `onDataError: lane` may be set: its consumers are `SnapshotLoader`s, and none is a `DeferredConsumer`.
+        takes_lane: Whether `onDataError: lane` may be set: its consumers are `SnapshotLoader`s. A `DeferredConsumer` then commits each batch of a table of which rows were put aside.
     """
 
     plugin_type: ClassVar[str] = PLUGIN_TYPE_TARGET

@@ -27,7 +27,7 @@ from replicator_runtime.engine.letters.letter_file import (
     version_of,
 )
 from replicator_runtime.engine.letters.separation import refusal_error, separate
-from replicator_sdk import ChangeBatch, Position, Refusal, TableChanges
+from replicator_sdk import ChangeBatch, DeferredConsumer, Position, Refusal, TableChanges
 from replicator_sdk.errors import DataError
 from replicator_sdk.failpoint import failpoint, register
 
@@ -275,6 +275,10 @@ class DeadLetters:
         versions[:] = kept
 
     def _position(self, consumer: BatchConsumer, table: TableId) -> Position | None:
+        """How far the table is, everything that the target has taken included: the letters of that, too, are gone on from."""
+        if isinstance(consumer, DeferredConsumer):
+            consumer.settle({table})
+            consumer.settled(table)  # raises why that has failed
         progress = consumer.progress(table)
         return None if progress is None else progress.position
 

@@ -23,6 +23,7 @@ from replicator_sdk import (
     Column,
     DDLEvent,
     DDLOperation,
+    DeferredConsumer,
     DMLOperation,
     Position,
     Refusal,
@@ -38,7 +39,7 @@ from replicator_sdk.testing.in_memory.target import MemoryConsumer, MemoryStore
 from replicator_state import ReplicatorDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from replicator_state import LaneFolder
@@ -111,6 +112,27 @@ def _notes(batch: ChangeBatch) -> list[str | None]:
         None if op == DMLOperation.DELETE else note
         for op, note in zip(batch.op.to_pylist(), batch.row.field("note").to_pylist(), strict=True)
     ]
+
+
+class LateTarget(Target, DeferredConsumer):
+    """A target that commits when it is asked to; what it has taken until then is lost with it."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store, TestTargetContext(MemoryOffset.from_fields))
+        self._taken: list[TableChanges] = []
+        self._settled: Position | None = None
+
+    def apply_batch(self, changes: TableChanges) -> None:
+        self._taken.append(changes)
+
+    def settled(self, table: TableId) -> Position | None:
+        return self._settled
+
+    def settle(self, tables: Collection[TableId]) -> None:
+        for changes in self._taken:
+            super().apply_batch(changes)
+            self._settled = changes.identity.position
+        self._taken.clear()
 
 
 def target(store: MemoryStore) -> Target:
@@ -240,6 +262,32 @@ def test_random_histories_with_failures_and_restarts_leave_all_rows_but_those_as
         valid = newest(letters._known(COPY), at(done))
         assert (set() if valid is None else {int(str(k[0])) for k in valid.letters}) == source.aside
     assert len(folder.names()) <= 3
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_histories_at_a_target_that_commits_later_leave_all_rows_but_those_aside(
+    seed: int, folder: LaneFolder
+) -> None:
+    """What it has taken and not committed has letters, too, which the next changes go on from."""
+    chance, source, store, log = random.Random(seed), Source(), MemoryStore(), list[Change]()
+    consumer, letters, done, epoch = LateTarget(store), opened(folder), 0, 1
+    while len(log) < 60:
+        for _ in range(chance.randint(1, 8)):
+            log.append(source.random_change(chance, len(log)))
+            source.take(log[-1])
+        while done < len(log):
+            until = chance.randint(done + 1, len(log))
+            letters.apply(consumer, changes_of(log, done, until))
+            done = until
+            if chance.random() < 0.2:  # the process ends
+                epoch += 1
+                consumer, letters = LateTarget(store), opened(folder, epoch)
+                progress = consumer.progress(T.table)
+                done = 0 if progress is None else progress.position.offset.transaction  # type: ignore[attr-defined]
+        consumer.settle([T.table])
+        assert rows_of(store) == source.copied
+        valid = newest(letters._known(COPY), at(done))
+        assert (set() if valid is None else {int(str(k[0])) for k in valid.letters}) == source.aside
 
 
 def test_twin_without_the_position_of_the_target_takes_letters_that_were_never_true(folder: LaneFolder) -> None:
