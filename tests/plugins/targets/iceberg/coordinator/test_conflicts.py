@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replicator_sdk.errors import FencedError, RetryableError
-from replicator_target_iceberg import maintenance
 from replicator_target_iceberg.config import CatalogType
 from replicator_target_iceberg.jvm import Catalog
+from replicator_target_iceberg.maintenance import compaction
+from replicator_target_iceberg.maintenance.steps import COMPACT
 from tests.plugins.targets.changes import TABLE, at, batch, delete, insert, row, update
 from tests.plugins.targets.iceberg.coordinator.lakes import (
     ONCE_AN_HOUR,
@@ -144,13 +145,13 @@ def test_a_late_batch_that_changes_rows_which_others_have_moved_before_the_commi
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That commit does not touch these rows, so it follows the compaction; the late batch was written for the files before it."""
-    monkeypatch.setattr(maintenance, "_MANY_SMALL_FILES", 1)
+    monkeypatch.setattr(compaction, "_MANY_SMALL_FILES", 1)
     consumer = started(lake)
     take(consumer, batch(1, [insert(row(key, "old")) for key in range(4)]))
     consumer.settle([TABLE])
     take(consumer, batch(2, [insert(row(4, "old"))]))
     with written_slowly(monkeypatch, consumer, batch(3, [delete({"id": 0}), update({"id": 1, "name": "new"})])):
-        lake.maintain(TABLE, maintenance.COMPACT)
+        lake.maintain(TABLE, COMPACT)
         consumer.settle([TABLE])
         assert consumer.settled(TABLE) == at(2)
     consumer.settle([TABLE])
@@ -163,13 +164,13 @@ def test_a_late_batch_that_changes_rows_which_others_have_moved_before_the_commi
 def test_a_late_batch_that_leaves_alone_what_others_have_moved_is_committed_and_what_comes_next_finds_it(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "_MANY_SMALL_FILES", 1)
+    monkeypatch.setattr(compaction, "_MANY_SMALL_FILES", 1)
     consumer = started(lake)
     take(consumer, batch(1, [insert(row(key, "old")) for key in range(4)]))
     consumer.settle([TABLE])
     take(consumer, batch(2, [insert(row(4, "old"))]))
     with written_slowly(monkeypatch, consumer, batch(3, [delete({"id": 4}), insert(row(5, "new"))])):
-        lake.maintain(TABLE, maintenance.COMPACT)
+        lake.maintain(TABLE, COMPACT)
         consumer.settle([TABLE])
     take(consumer, batch(4, [delete({"id": 5})]))
     consumer.settle([TABLE])
