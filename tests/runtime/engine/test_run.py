@@ -37,6 +37,7 @@ from replicator_source_sqlite.connection import connect
 from replicator_source_sqlite.plugin import SqliteSource
 from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
 from replicator_source_sqlite.streaming.reader import SqliteReader
+from tests import waits
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.in_memory_target import InMemoryTarget, TargetStorage
 
@@ -98,8 +99,15 @@ class Shop:
         return rows
 
     def status(self) -> dict[str, Any]:
-        [file] = self.path.parent.glob("state/default/shop/*/state.json")
-        content: dict[str, Any] = json.loads(file.read_text())
+        """The status that was written last; waits for the first one, and for one that is just replaced."""
+        found: list[Path] = []
+
+        def look() -> list[Path]:
+            found[:] = self.path.parent.glob("state/default/shop/*/state.json")
+            return found
+
+        waits.until(look, "there is a status")
+        content: dict[str, Any] = json.loads(found[0].read_text())
         return content
 
     def assert_equal(self, *tables: str) -> None:

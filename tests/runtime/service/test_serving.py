@@ -32,7 +32,7 @@ from replicator_runtime.service.settings import Auth, ServiceSettings
 slow_clients.HEADER_SECONDS = 1.0
 folder = Path(sys.argv[1])
 settings = ServiceSettings(f"sqlite:///{folder}/service.db", f"{folder}/state", folder / "work", port=0, auth=Auth.NONE)
-serve(settings, ready=lambda address: print(address, flush=True))
+serve(settings, ready=lambda address: (sys.stdout.write(f"{address}\\n"), sys.stdout.flush()))
 """
 
 

@@ -167,6 +167,7 @@ def test_escape_closes_the_menu_and_the_dialog_and_sends_nothing(opened: Tab, se
     expect(opened.page.get_by_role("menu")).to_have_count(0)
     expect(button).to_be_focused()
     menu_of(opened, button, "Drop…")
+    expect(opened.page.get_by_role("dialog").locator(":focus")).to_have_count(1)
     opened.page.keyboard.press("Escape")
     expect(opened.page.get_by_role("dialog")).to_have_count(0)
     expect(button).to_be_focused()
