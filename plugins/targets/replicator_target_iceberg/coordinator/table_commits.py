@@ -41,9 +41,8 @@ class TableCommits:
         self._settled: Position | None = None
         self._writing = threading.Condition()
         self._batch = 0  # odd while one is being taken
-        self._is_writing = (
-            False  # files of a batch that has begun and not ended; read and changed under the table's lock
-        )
+        # Whether files of a batch that has begun are being written; read and changed under the table's lock.
+        self._is_writing = False
 
     @property
     def name(self) -> str:

@@ -13,6 +13,8 @@ from tests.plugins.sources.kafka.harness.source_runs import deletes, inserts, or
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from typer.testing import Result
+
     from tests.runtime.cli.next_steps.operator_shop import OperatorShop
     from tests.services.kafka.broker import KafkaBroker
     from tests.services.kafka.fixtures import MakeTopic
@@ -52,6 +54,20 @@ class EarlierTable:
         self._kafka.delete_records(self._topic, self._kafka.ends(self._topic))
         self.write_other()
         self._shop.until_current()
+
+    def begin_refused(self, code: str) -> Result:
+        """The table is as a run left it that ended after it had created it, and the source's has another column since: two runs are refused.
+
+        Then the connector writes all rows again. Returns the second of these runs.
+        """
+        self.begin(cut_at="engine.table.before_apply")
+        self.add_column("wider")
+        rows = {2: "b", 3: "c"}
+        self.write(rows)
+        self._shop.refused(code, "run", self._shop.file, "--until-current")
+        refused = self._shop.refused(code, "run", self._shop.file, "--until-current")
+        self.write(rows)
+        return refused
 
     def write_other(self) -> None:
         """The other table has a row more."""
