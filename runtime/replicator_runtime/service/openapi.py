@@ -131,4 +131,7 @@ def _describe(described: dict[str, Any], method: str, path: str, operation: Oper
             described.setdefault("parameters", []).append({"$ref": "#/components/parameters/IdempotencyKey"})
     for status in statuses:
         responses.setdefault(status, {"description": _REFUSALS[status], "content": content})
+    for status, response in responses.items():
+        if status[0] in "45":
+            response["content"] = content  # whatever FastAPI makes of a model: a problem has one media type
     responses.setdefault("default", {"$ref": "#/components/responses/Problem"})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -54,15 +55,16 @@ class Service:
 
 
 @contextmanager
-def running(folder: Path, auth: Auth = Auth.NONE, *, store: str | None = None) -> Iterator[Service]:
+def running(folder: Path, auth: Auth = Auth.NONE, *, store: str | None = None, **more: Any) -> Iterator[Service]:
     """A service until the end of the block.
 
     Args:
         folder: Of its files: the database, the replicators' state, its own.
         auth: Who may use it.
         store: URL of another database than SQLite's in `folder`.
+        more: Other settings.
     """
-    application = create_application(settings_in(folder, auth, store=store))
+    application = create_application(replace(settings_in(folder, auth, store=store), **more))
     with (
         TestClient(application, base_url=ADDRESS, raise_server_exceptions=False, follow_redirects=False) as client,
         ExitStack() as clients,
