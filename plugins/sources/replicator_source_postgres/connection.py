@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, LiteralString, cast
 
 from replicator_sdk.authoring.driver_errors import required_library
 from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.outgoing.networks import Networks, addresses_of, check_addresses
 from replicator_source_postgres.config import PostgresConfig
-from replicator_source_postgres.diagnosis import diagnosed
+from replicator_source_postgres.diagnosis import diagnose, diagnosed
 from replicator_source_postgres.types.session import startup_options
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Endpoint:
             f" -c statement_timeout={statement_timeout_seconds * 1000} -c idle_in_transaction_session_timeout=0"
         )
         parameters: dict[str, str | None] = {
-            "host": config.host,
+            **self._host(),
             "port": str(config.port),
             "dbname": config.database,
             "user": config.user,
@@ -80,6 +81,22 @@ class Endpoint:
             "tcp_user_timeout": "60000",
         }
         return {name: value for name, value in parameters.items() if value is not None}
+
+    def _host(self) -> dict[str, str]:
+        """The host for libpq, which resolves names by itself: with the addresses that it may have, where a service says which."""
+        host = self.config.host
+        if host.startswith(("/", "@")):  # a socket of this machine
+            if (networks := Networks.of_environment()) is not None:
+                check_addresses(networks, ["127.0.0.1"])
+            return {"host": host}
+        try:
+            addresses = addresses_of(host, self.config.port)
+        except OSError:
+            failure = driver().OperationalError(f'could not translate host name "{host}" to address')
+            raise diagnose(failure, f"connecting to {self}") from None
+        if not addresses:
+            return {"host": host}
+        return {"host": ",".join([host] * len(addresses)), "hostaddr": ",".join(addresses)}
 
     def connect(self, *, statement_timeout_seconds: int = 0) -> psycopg.Connection[Row]:
         """A SQL connection in autocommit; the caller closes it.

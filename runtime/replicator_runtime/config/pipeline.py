@@ -21,6 +21,7 @@ from replicator_runtime.config.selection import Selection
 from replicator_runtime.config.stages import Ends, find_end, find_ends
 from replicator_runtime.config.validation import json_path, parse_model
 from replicator_runtime.files_of_service import refused_files
+from replicator_runtime.networks_of_service import refused_hosts
 from replicator_runtime.plugin_host import PluginHost
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError
@@ -107,7 +108,7 @@ def build_pipeline(
     if ends is not None and isinstance(source := made[ends.source], DeltaSource):
         problems += copying_problems(config, source)
     transport, found = resolved_transport(None if config.lineage is None else config.lineage.transport)
-    problems += found
+    problems += [*found, *_host_problems(transport, "lineage.transport")]
     if problems or ends is None:
         raise InvalidPipelineError(problems, where=where)
     if unable := data_error_problem(config, made[ends.source], made[ends.target]):
@@ -184,14 +185,22 @@ def _settings(document: Mapping[str, Any]) -> tuple[PipelineConfig | None, list[
         archive = config.archive and config.archive.model_copy(update={"path": expand_home(config.archive.path)})
         paths = {"offset_base_path": expand_home(config.offset_base_path), "archive": archive}
         config = config.model_copy(update=paths)
-    archive = resolved.get("archive")
-    return config, problems + more + _file_problems(archive, "archive")
+    problems += _reach_problems(resolved.get("archive"), "archive")
+    for key in ("offsetBasePath", "spark"):
+        problems += _host_problems(resolved.get(key), key)
+    return config, problems + more
 
 
-def _file_problems(settings: Any, path: str) -> list[Problem]:
-    """Files that no pipeline of a service may use."""
+def _reach_problems(settings: Any, path: str) -> list[Problem]:
+    """Files and hosts that no pipeline of a service may use."""
     hint = "name a file outside of the service's folder, below a folder that it allows"
-    return [Problem(where, reason, hint, BEYOND_REACH) for where, reason in refused_files(settings, path)]
+    files = [Problem(where, reason, hint, BEYOND_REACH) for where, reason in refused_files(settings, path)]
+    return files + _host_problems(settings, path)
+
+
+def _host_problems(settings: Any, path: str) -> list[Problem]:
+    hint = "name a host whose addresses the service allows"
+    return [Problem(where, reason, hint, BEYOND_REACH) for where, reason in refused_hosts(settings, path)]
 
 
 def _settled(config: PipelineConfig | None, problems: list[Problem], where: str) -> PipelineConfig:
@@ -238,7 +247,7 @@ def _make_plugin(
     properties, unresolved = resolve(reference.properties, path)
     config, wrong = parse_model(kind.config_type, properties, path)
     without_value = {problem.path for problem in unresolved}
-    refused = _file_problems(properties, path)
+    refused = _reach_problems(properties, path)
     problems += [*unresolved, *refused, *(problem for problem in wrong if problem.path not in without_value)]
     if config is None or unresolved or refused:
         return None

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from replicator_runtime.config.sections.destinations import OF_A_HOST, scheme_of
+from replicator_runtime.networks_of_service import guard
 from replicator_runtime.notices.service_plugin import plugin_of
+from replicator_sdk.errors import ConfigError
+from replicator_sdk.outgoing.networks import Networks
 
 if TYPE_CHECKING:
     from replicator_runtime.config.sections.destinations import Destination
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
 
 NOT_SENT: Final = "RPL-1007"
 _METADATA: Final = frozenset({"metadata.google.internal", "metadata", "instance-data"})
-_METADATA_ADDRESSES: Final = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "192.0.0.192")))
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
 _STATUS: Final = re.compile(r"\berror=(\d{3})\b")
 
@@ -76,14 +78,28 @@ def _forbidden_host(url: str) -> str:
     if host.rstrip(".") in _METADATA:
         return "its host is a metadata service, which may not be reached"
     try:
-        found = {entry[4][0] for entry in socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)}
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)}
+    except ConfigError as refused:  # as `guard` says
+        return refused.message
     except (OSError, UnicodeError):
         return "its host cannot be resolved"
-    for text in found:
-        address = ipaddress.ip_address(str(text).partition("%")[0])
-        address = getattr(address, "ipv4_mapped", None) or address
-        if address.is_link_local or address.is_multicast or address.is_unspecified or address in _METADATA_ADDRESSES:
-            return "its host has an address that may not be reached (link-local, multicast or a metadata service)"
+    return next((why for text in found if (why := _forbidden_address(text))), "") or _watched(host)
+
+
+def _forbidden_address(text: str) -> str:
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if address.is_multicast or address.is_unspecified or Networks().refusal(address):
+        return "its host has an address that may not be reached (link-local, multicast or a metadata service)"
+    networks = Networks.of_environment()
+    why = networks.refusal(address) if networks is not None else ""
+    return why and f"its host has an address that may not be reached: {why}"
+
+
+def _watched(host: str) -> str:
+    """Have it looked at again when it is connected to."""
+    networks = Networks.of_environment()
+    if networks is not None:
+        guard(networks, [host])
     return ""
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import enum
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from replicator_runtime.service.access.loopback import is_loopback
+from replicator_sdk.outgoing.networks import Networks
 
 if TYPE_CHECKING:
     from replicator_runtime.service.supervision.kubernetes_jobs import JobSettings
@@ -63,6 +67,7 @@ class ServiceSettings:
         certificate_key: PEM file of the key to that.
         shared_secrets: Whether pipelines of all namespaces may use secrets that are given to none.
         local_paths: The folders below which pipelines may have files on this machine; None: everywhere but in its own.
+        allowed_networks: The only ones with addresses that pipelines may connect to; None: all but those that are refused anyway.
         limits: What it takes from those who use it.
         jobs: How runs are started as Kubernetes Jobs; None for processes of this host.
     """
@@ -80,5 +85,12 @@ class ServiceSettings:
     certificate_key: Path | None = None
     shared_secrets: bool = False
     local_paths: tuple[Path, ...] | None = None
+    allowed_networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] | None = None
     limits: Limits = Limits()
     jobs: JobSettings | None = None
+
+    @property
+    def networks(self) -> Networks:
+        """What pipelines may connect to. Where others than this machine's users may reach the service, its own addresses are not in it."""
+        is_private = all(map(is_loopback, (self.host, *self.allowed_hosts)))
+        return Networks(self.allowed_networks, loopback=is_private)

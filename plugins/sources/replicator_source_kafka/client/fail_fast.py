@@ -7,11 +7,14 @@ the sockets of failed attempts open until they are garbage-collected.
 
 from __future__ import annotations
 
+import contextlib
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final
 
+from replicator_sdk.errors import ConfigError
+from replicator_sdk.outgoing.networks import Networks, check_addresses
 from replicator_source_kafka.client.library import check_library
 
 _Received = tuple[bytes, Exception | None]
@@ -97,14 +100,36 @@ def _closing_sockets() -> str:
 
         SCHEMES = ("replicator-direct",)
 
+        def dns_lookup(self, *host: Any, **options: Any) -> Any:
+            with _refusals():
+                return super().dns_lookup(*host, **options)
+
         async def sock_connect(self, net: Any, sock: Any, *address: Any, **options: Any) -> Any:
             try:
+                _check_reach(str(address[0][0]))  # of brokers that others have named, too
                 return await super().sock_connect(net, sock, *address, **options)
             except BaseException:
                 sock.close()
                 raise
 
     return f"{ClosingSocket.SCHEMES[0]}://"
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Addresses that may not be connected to are a fault of the settings, which the client does not try again."""
+    try:
+        yield
+    except ConfigError as refused:
+        from kafka import errors
+
+        raise errors.KafkaConfigurationError(refused.message) from None
+
+
+def _check_reach(address: str) -> None:
+    if (networks := Networks.of_environment()) is not None:
+        with _refusals():
+            check_addresses(networks, [address])
 
 
 async def _handshake(net: Any, sock: ssl.SSLSocket, timeout_at: float | None) -> None:

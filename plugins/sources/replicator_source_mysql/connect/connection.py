@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from replicator_sdk.authoring.driver_errors import required_library
 from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.outgoing.networks import addresses_of
 from replicator_source_mysql.config import MySqlConfig
 from replicator_source_mysql.connect.diagnosis import diagnosed
 
@@ -142,6 +143,8 @@ def open_connection(**settings: Any) -> pymysql.Connection[Any]:
     PyMySQL waits for them as long as for the answer to a statement: an endpoint that accepts and says nothing would hold
     the run for minutes.
     """
+    with contextlib.suppress(OSError):  # the driver says so
+        addresses_of(settings["host"], settings["port"])  # an executor looks at what the name leads to by this alone
     patience = settings["read_timeout"]
     connection: Any = driver().connect(**{**settings, "read_timeout": settings["connect_timeout"]})
     connection._read_timeout = connection._current_timeout = patience  # noqa: SLF001 - PyMySQL has no public setter

@@ -17,6 +17,7 @@ from replicator_runtime import FOR_SERVICE
 from replicator_runtime.files_of_service import SERVICE_FILES, service_files
 from replicator_runtime.secrets_of_service import ServiceRules
 from replicator_runtime.service.access.reach import own_files
+from replicator_sdk.outgoing.networks import NETWORKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -168,4 +169,5 @@ def child_environment(settings: ServiceSettings, environment: Mapping[str, str],
     allowed = None if settings.local_paths is None else [path.resolve() for path in settings.local_paths]
     files = service_files(own_files(settings), allowed)
     kept |= ServiceRules(namespace, settings.shared_secrets).environment()
-    return kept | {FOR_SERVICE: "1", SERVICE_FILES: files, "NO_COLOR": "1", "PYTHONUTF8": "1", "PYTHONSAFEPATH": "1"}
+    kept |= {SERVICE_FILES: files, NETWORKS: settings.networks.text()}
+    return kept | {FOR_SERVICE: "1", "NO_COLOR": "1", "PYTHONUTF8": "1", "PYTHONSAFEPATH": "1"}

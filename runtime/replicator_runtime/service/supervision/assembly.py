@@ -34,7 +34,9 @@ def create_supervisor(
     if settings.jobs is not None:
         from replicator_runtime.service.supervision.kubernetes_jobs import KubernetesLauncher
 
-        launchers.insert(0, KubernetesLauncher(settings.jobs, shared_secrets=settings.shared_secrets))
+        launchers.insert(
+            0, KubernetesLauncher(settings.jobs, shared_secrets=settings.shared_secrets, networks=settings.networks)
+        )
     return Supervisor(
         database,
         {launcher.name: launcher for launcher in launchers},

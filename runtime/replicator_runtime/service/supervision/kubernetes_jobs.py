@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from replicator_runtime.secrets_of_service import ServiceRules
 from replicator_runtime.service.supervision.launcher import Presence, Seen
 from replicator_sdk.errors import ConfigError
+from replicator_sdk.outgoing.networks import NETWORKS, Networks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,13 +75,22 @@ class KubernetesLauncher:
         settings: How Jobs are created.
         client: The API server's; by the usual configuration (in the cluster, or `~/.kube/config`) when None.
         shared_secrets: Whether they may use secrets that are given to no namespace.
+        networks: What they may connect to.
     """
 
-    def __init__(self, settings: JobSettings, client: ApiClient | None = None, *, shared_secrets: bool = False) -> None:
+    def __init__(
+        self,
+        settings: JobSettings,
+        client: ApiClient | None = None,
+        *,
+        shared_secrets: bool = False,
+        networks: Networks | None = None,
+    ) -> None:
         from kubernetes import client as api
 
         self._settings = settings
         self._shared_secrets = shared_secrets
+        self._networks = networks or Networks()
         self._client = client or _configured()
         self._jobs = api.BatchV1Api(self._client)
         self._core = api.CoreV1Api(self._client)
@@ -245,7 +255,7 @@ class KubernetesLauncher:
     ) -> dict[str, Any]:
         name = _job_name(place)
         labels = {OWNER: self._settings.owner, INSTANCE: name}
-        said = ServiceRules(namespace, self._shared_secrets).environment()
+        said = ServiceRules(namespace, self._shared_secrets).environment() | {NETWORKS: self._networks.text()}
         rules = [{"name": key, "value": value} for key, value in said.items()]
         container = {
             **self._settings.container,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from replicator_runtime.service.access.reach import check_reach, is_metadata
+from replicator_runtime.service.access.reach import check_reach
 from replicator_runtime.service.problems import ProblemError
 from replicator_runtime.service.settings import ServiceSettings
 from tests.runtime.service.services import settings_in
@@ -43,7 +44,6 @@ def _refused(settings: ServiceSettings, **properties: Any) -> list[str]:
     ],
 )
 def test_metadata_servers_are_not_reached(host: str, tmp_path: Path) -> None:
-    assert is_metadata(host)
     settings = settings_in(tmp_path)
     assert _refused(settings, host=host) == ["host"]
     if "%" not in host and (":" not in host or host.startswith("[")):
@@ -81,3 +81,24 @@ def test_files_are_below_the_allowed_folders(tmp_path: Path) -> None:
     assert _refused(settings, path=str(tmp_path / "data" / "shop.db")) == []
     assert _refused(settings, path=str(tmp_path / "data" / ".." / "shop.db")) == ["path"]
     assert _refused(settings, path="/etc/passwd") == ["path"]
+
+
+@pytest.mark.parametrize(
+    ("where", "reached"),
+    [
+        ({}, True),
+        ({"host": "localhost"}, True),
+        ({"allowed_hosts": ("localhost",)}, True),
+        ({"host": "0.0.0.0"}, False),
+        ({"allowed_hosts": ("192.0.2.1",)}, False),
+        ({"host": "0.0.0.0", "allowed_networks": (ip_network("127.0.0.0/8"),)}, True),
+        ({"allowed_networks": (ip_network("10.0.0.0/8"),)}, False),
+    ],
+)
+def test_the_own_machine_is_reached_from_a_service_for_its_users_alone(
+    where: dict[str, Any], reached: bool, tmp_path: Path
+) -> None:
+    settings = dataclasses.replace(settings_in(tmp_path), **where)
+    for text in ("127.0.0.1", "localhost", "http://localhost:8080/x", "127.0.0.1:9092"):
+        assert _refused(settings, host=text) == ([] if reached else ["host"]), text
+    assert _refused(settings, port="5432", table="public.orders") == []

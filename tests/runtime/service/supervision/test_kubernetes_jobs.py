@@ -52,6 +52,7 @@ def test_a_run_is_one_job_that_kubernetes_never_tries_again(server: ApiServer, l
     assert {one["name"]: one["value"] for one in container["env"]} == {
         "REPLICATOR_SERVICE_NAMESPACE": "default",
         "REPLICATOR_SERVICE_SHARED_SECRETS": "",
+        "REPLICATOR_SERVICE_NETWORKS": '{"allowed": null, "loopback": true}',
     }
     assert server.objects["secrets"][JOB]["stringData"] == {"pipeline.json": ORDER.config}
     assert launcher.look(place).presence is Presence.RUNNING

@@ -6,6 +6,7 @@ import enum
 import os
 import shlex
 from dataclasses import replace
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -87,6 +88,16 @@ SharedSecrets = Annotated[
     ),
 ]
 
+AllowedNetwork = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NETWORK",
+        help="A network that pipelines may connect to, such as 10.0.0.0/8, and then only those given; may be given several times. When "
+        "left out, any but link-local ones and, where others than this machine's users reach the service, its own addresses.",
+        show_default=False,
+    ),
+]
+
 
 def serve(
     host: Host = "127.0.0.1",
@@ -98,6 +109,7 @@ def serve(
     stop_seconds: StopSeconds = 60.0,
     kubernetes: Kubernetes = None,
     allowed_host: AllowedHost = None,
+    allowed_network: AllowedNetwork = None,
     certificate: Certificate = None,
     certificate_key: CertificateKey = None,
     shared_secrets: SharedSecrets = False,
@@ -132,6 +144,7 @@ def serve(
         names = tuple(allowed_host or ())
         settings = replace(settings, allowed_hosts=names, certificate=certificate, certificate_key=certificate_key)
         settings = replace(settings, shared_secrets=shared_secrets or auth is WhoMay.NONE)
+        settings = replace(settings, allowed_networks=_networks(allowed_network))
         check(settings)
         if auth is WhoMay.TOKENS and not _has_tokens(url):
             report.note(
@@ -143,6 +156,15 @@ def serve(
             report.line(address)
 
         listen(settings, ready=ready)
+
+
+def _networks(written: list[str] | None) -> tuple[IPv4Network | IPv6Network, ...] | None:
+    try:
+        return tuple(map(ip_network, written)) if written else None
+    except ValueError:
+        raise typer.BadParameter(
+            "name networks such as 10.0.0.0/8 and 2001:db8::/32", param_hint="--allowed-network"
+        ) from None
 
 
 def token_command(store: str) -> str:
