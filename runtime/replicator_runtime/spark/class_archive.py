@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from replicator_runtime.spark.jars import cache_folder
+from replicator_runtime.spark.jars import cache_folder, require_room_for
 from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ def archive_options(java: Path, options: str) -> str:
         return options
     try:
         archive = archive_of(java)
-    except OSError:  # jars that are being installed, say
-        return options
-    if not archive.is_file():
+        if not archive.is_file():
+            return options
+    except OSError:  # jars that are being installed, or a folder of another account
         return options
     log = "" if "-Xlog" in options else f" {_QUIET}"
     return f'{options} -XX:SharedArchiveFile="{archive}"{log}'.strip()
@@ -67,12 +67,13 @@ def make_archive(java: Path, settings: Mapping[str, str]) -> bool:
         settings: Of the session, as `session_settings` gives them.
 
     Raises:
-        NeedsUserError: RPL-7213 when Java wrote none, or Spark did not start.
+        NeedsUserError: RPL-7213 when Java wrote none, or Spark did not start; RPL-7215 when this account may not write there.
     """
     target = archive_of(java)
     is_new = not target.is_file()
     if not is_new and not settings.get("spark.jars.packages"):
         return False
+    require_room_for(target.parent)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".partial-{uuid.uuid4().hex[:8]}.jsa")
     try:

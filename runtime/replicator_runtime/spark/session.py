@@ -15,6 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -23,7 +24,7 @@ from replicator_runtime.observability.redaction import SECRET_VARIABLES, contain
 from replicator_runtime.spark.class_archive import archive_options
 from replicator_runtime.spark.console import log_options
 from replicator_runtime.spark.group_signals import is_submitted, start_gateway
-from replicator_runtime.spark.jars import cache_folder, keep_jars, local_jars
+from replicator_runtime.spark.jars import cache_folder, keep_jars, local_jars, require_room_for
 from replicator_runtime.spark.java import require_java
 from replicator_runtime.spark.pools import pool_settings
 from replicator_runtime.spark.scratch_folders import Scratch
@@ -71,7 +72,8 @@ def build_session(
 
     Raises:
         NeedsUserError: RPL-7201 without Java, RPL-7202 without pyspark, RPL-7203 when a setting holds a secret, RPL-7206
-            when a session exists that lacks a setting which cannot be changed any more.
+            when a session exists that lacks a setting which cannot be changed any more, RPL-7215 when this account may not use
+            the cache of jars.
         RetryableError: RPL-7204 when Spark does not start (cluster away, packages not to be had).
     """
     settings = session_settings(
@@ -142,7 +144,7 @@ def session_settings(
     """The Spark settings `build_session` starts with, without starting anything.
 
     Raises:
-        NeedsUserError: RPL-7203 when a setting holds a registered secret.
+        NeedsUserError: RPL-7203 when a setting holds a registered secret, RPL-7215 when this account may not use the cache of jars.
         ConfigError: RPL-7205 when a package is no Maven coordinate.
     """
     own = dict(conf or {})
@@ -185,10 +187,9 @@ def _package_settings(packages: list[str], own: Mapping[str, str]) -> dict[str, 
     jars = local_jars(packages)
     if jars is None:
         # Java takes the home folder from the user database, where a service's user may have none.
-        return {
-            "spark.jars.packages": ",".join(packages),
-            "spark.jars.ivy": own.get("spark.jars.ivy", str(cache_folder() / "ivy")),
-        }
+        ivy = own.get("spark.jars.ivy", str(cache_folder() / "ivy"))
+        require_room_for(Path(ivy))
+        return {"spark.jars.packages": ",".join(packages), "spark.jars.ivy": ivy}
     return {"spark.jars": ",".join([*_listed(own.get("spark.jars", "")), *map(str, jars)])}
 
 

@@ -5,10 +5,8 @@ Rights are taken by the file system from a run that is not root's, by a store an
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 import time
 import urllib.error
 import uuid
@@ -23,6 +21,7 @@ from deltalake import DeltaTable
 
 from replicator_runtime.monitoring.alerts import rules
 from tests.crash.object_store.stores import on_cloud_storage
+from tests.end_to_end.accounts.another_account import as_another_account, give
 from tests.end_to_end.comparison import delta_rows, table_rows
 from tests.end_to_end.replicator import COMMAND, Replicator, postgres_source
 from tests.runtime.exposition.conftest import parsed
@@ -43,8 +42,6 @@ _RULE_WAITS = 2.0
 """For how long the condition of ReplicatorRunGone holds before it fires, as the rules are here: seconds for minutes."""
 TABLES = ("item", "note")
 _MANY = 10**5
-_ACCOUNT = 65534
-_AS_ANOTHER = ("setpriv", f"--reuid={_ACCOUNT}", f"--regid={_ACCOUNT}", "--clear-groups")
 
 
 @dataclass(frozen=True)
@@ -76,17 +73,14 @@ class Place:
 
 def _folder() -> Place:
     """A folder that the run's account owns; what it may do there is the file system's to say."""
-    may_run = os.geteuid() == 0 and shutil.which("setpriv") is not None
-    if not may_run or subprocess.run([*_AS_ANOTHER, sys.executable, "-c", ""], check=False).returncode:
-        pytest.skip("runs of another account need root, setpriv, and an interpreter that every account may run")
+    command = (*as_another_account(), *COMMAND)
     folder = scratch_folder("rights")
     jars = folder / "cache" / "replicator" / "jars"
     for made in (jars, folder / "lake", folder / "tmp"):
         made.mkdir(parents=True)
     for jar in delta_jars():
         shutil.copy(jar, jars)
-    for path in (folder, *folder.rglob("*")):
-        os.chown(path, _ACCOUNT, _ACCOUNT)
+    give(folder)
     lake = folder / "lake"
 
     def chmod(how: str) -> None:
@@ -99,7 +93,7 @@ def _folder() -> Place:
         lambda: chmod("a-w"),
         lambda: chmod("u+w"),
         lambda table: sorted(key for (key,) in delta_rows(lake / "public" / table, ["id"])),
-        command=(*_AS_ANOTHER, *COMMAND),
+        command=command,
         environment={"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder / "tmp")},
     )
 

@@ -78,7 +78,7 @@ def test_the_pipelines_own_settings_win() -> None:
     assert own.items() <= settings.items()
 
 
-def test_packages_come_from_the_cache_when_all_are_there_else_spark_resolves_all() -> None:
+def test_packages_come_from_the_cache_when_all_are_there_else_spark_resolves_all(tmp_path: Path) -> None:
     jars = ",".join(map(str, delta_jars()))
     assert session_settings(packages=PACKAGES)["spark.jars"] == jars
     assert session_settings(packages=PACKAGES, conf={"spark.jars": "/x.jar"})["spark.jars"] == f"/x.jar,{jars}"
@@ -86,7 +86,8 @@ def test_packages_come_from_the_cache_when_all_are_there_else_spark_resolves_all
     assert settings["spark.jars.packages"] == ",".join([*PACKAGES, "a.b:c:1", "d:e:2"])
     assert "spark.jars" not in settings
     assert settings["spark.jars.ivy"] == str(cache_folder() / "ivy")
-    assert session_settings(packages=["a.b:c:1"], conf={"spark.jars.ivy": "/mine"})["spark.jars.ivy"] == "/mine"
+    ivy = str(tmp_path / "mine" / "ivy")
+    assert session_settings(packages=["a.b:c:1"], conf={"spark.jars.ivy": ivy})["spark.jars.ivy"] == ivy
 
 
 @pytest.mark.parametrize("package", ["a:b", "a:b:c:d", "a:b:../../x", "a/b:c:1", "::"])
@@ -102,6 +103,19 @@ def test_the_cache_folder_follows_the_environment(tmp_path: Path, monkeypatch: p
     jar.parent.mkdir(parents=True)
     jar.touch()
     assert local_jars(["a.b:c:1"]) == [jar]
+
+
+def test_a_folder_of_downloads_that_cannot_be_is_refused_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NeedsUserError, match=r"RPL-7215.*may not write"):
+        session_settings(packages=["a.b:c:1"], conf={"spark.jars.ivy": str(tmp_path / "file" / "ivy")})
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # an account that the user database does not have
+    with pytest.raises(NeedsUserError, match=r"RPL-7215.*no home folder"):
+        session_settings()
 
 
 def test_under_spark_submit_its_master_and_jars_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+"""Runs of accounts whose rights are the file system's to decide."""
