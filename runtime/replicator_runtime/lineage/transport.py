@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replicator_runtime.config.macros import resolve
 from replicator_runtime.config.problem import Problem
+from replicator_runtime.lineage.client_modules import factory_of
 from replicator_runtime.observability.redaction import register_secret
 
 if TYPE_CHECKING:
@@ -59,6 +60,4 @@ def open_transport(settings: Mapping[str, Any]) -> Transport:
     Raises:
         Exception: Whatever the transport says of wrong settings, or of a library that it lacks.
     """
-    from openlineage.client.transport import get_default_factory
-
-    return get_default_factory().create(copy.deepcopy(dict(settings)))
+    return factory_of(settings["type"]).create(copy.deepcopy(dict(settings)))

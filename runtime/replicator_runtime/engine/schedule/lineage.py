@@ -13,6 +13,7 @@ from replicator_runtime.engine.run_state.progress import error_view
 from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.lineage.changes import Seen
+from replicator_runtime.lineage.client_modules import postpone_packages
 from replicator_runtime.lineage.datasets import TableLineage, describe
 from replicator_runtime.lineage.publisher import Publisher
 from replicator_runtime.lineage.transport import open_transport
@@ -95,6 +96,7 @@ class _Work:
             log.warning("lineage.ended", error=summary(failure))
 
     def _publish(self) -> None:
+        postpone_packages()
         from openlineage.client.event_v2 import RunState
 
         from replicator_runtime.lineage.events import Events
