@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.run_state.unknown_errors import summary
-from replicator_sdk import SnapshotLoader
+from replicator_sdk import BatchConsumer, SnapshotLoader
 from replicator_sdk.errors import FencedError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 
@@ -32,7 +32,7 @@ def discard_remains(lifecycle: TableLifecycle, consumer: EventConsumer) -> None:
     discarded = []
     for remains in filter(lifecycle.may_discard, lifecycle.run.table_store.remains.noted()):
         try:
-            if _discard(consumer, remains):
+            if _discard(lifecycle, consumer, remains):
                 discarded.append(remains)
         except RetryableError:
             break
@@ -41,7 +41,15 @@ def discard_remains(lifecycle: TableLifecycle, consumer: EventConsumer) -> None:
         lifecycle.forget_remains(discarded)
 
 
-def _discard(consumer: EventConsumer, remains: Remains) -> bool:
+def _count(lifecycle: TableLifecycle, consumer: EventConsumer, remains: Remains) -> None:
+    """Count the rows that a killed run wrote last of a copy that is not gone on with: after the next copy's first commit the target says them no more."""
+    progress = consumer.progress(remains.table) if isinstance(consumer, BatchConsumer) else None
+    if progress is not None and progress.snapshot_id == remains.snapshot_id:
+        lifecycle.run.totals.recover(remains.table, remains.snapshot_id, progress)
+        lifecycle.run.totals.save_soon(at_once=True)
+
+
+def _discard(lifecycle: TableLifecycle, consumer: EventConsumer, remains: Remains) -> bool:
     """Whether the target has nothing of it any more.
 
     Raises:
@@ -53,6 +61,7 @@ def _discard(consumer: EventConsumer, remains: Remains) -> bool:
         if not remains.snapshot_id:
             consumer.discard_table(remains.table)
         elif isinstance(consumer, SnapshotLoader):
+            _count(lifecycle, consumer, remains)
             consumer.discard_snapshot(remains.table, remains.snapshot_id)
     except FencedError:
         raise

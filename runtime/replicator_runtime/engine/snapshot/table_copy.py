@@ -149,6 +149,8 @@ class TableCopy:
                     self._read_once(snapshot)
                 check_whole_updates(record.table, snapshot, leaves_out=bool(self._where))
                 plan = _new_plan(snapshot, (), self._where) if beside else _plan(record, snapshot, self._where)
+                if record.snapshot is not None and plan is not record.snapshot and isinstance(consumer, SnapshotLoader):
+                    self._recover_count(consumer, record.snapshot)
                 at_once = beside or (plan is not record.snapshot and len(snapshot.chunks) == 1)
                 self._begin(plan, snapshot)
                 if not isinstance(consumer, SnapshotLoader):
@@ -157,6 +159,9 @@ class TableCopy:
                     self._load_whole(consumer, plan, snapshot)
                 else:
                     self._load(consumer, plan, snapshot)
+        self._run.totals.save_soon(
+            at_once=True
+        )  # before the record says that the copy is whole, and its plan may be forgotten
         self._lifecycle.end_copy(record)
         failpoint("engine.snapshot.finished")
         log.info("snapshot.end", table=str(record.table), position=str(plan.first))
@@ -251,10 +256,10 @@ class TableCopy:
         loader.finish_snapshot(schema, plan.snapshot_id, first)
 
     def _recover_count(self, loader: SnapshotLoader, plan: SnapshotRecord) -> None:
-        """Count the rows that were loaded before a kill, or when the answer to a commit was lost."""
+        """Count the rows of the plan that were loaded before a kill, or when the answer to a commit was lost, if the target has them."""
         record = self._copy.record
         progress = loader.progress(record.table) if isinstance(loader, BatchConsumer) else None
-        if progress is not None:
+        if progress is not None and progress.snapshot_id == plan.snapshot_id:
             self._run.totals.recover(record.table, plan.snapshot_id, progress)
 
     def _load_whole(self, loader: SnapshotLoader, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:

@@ -122,7 +122,8 @@ class SchemaChanges:
         if record is None:
             return
         mark = self._tables.watermarks.get(event.table)
-        if mark is not None and mark.recount is not None and mark.recount.takes(event.position):
+        counts_again = mark is not None and mark.recount is not None and mark.recount.takes(event.position)
+        if counts_again and self._was_applied(record, event):
             self._run.totals.add(event.table, record.copy_id, event.position, {"ddl": 1})
         if event.schema is not None and record.learn_older(event.position, event.schema, watermark):
             self._lifecycle.save()
@@ -134,6 +135,17 @@ class SchemaChanges:
         if event.needs_snapshot:
             self._copy_again(record, event)
             raise Rejoin
+
+    def _was_applied(self, record: TableRecord, event: DDLEvent) -> bool:
+        """Whether the target was given anything of an event that its table has: not of one that was left out or ignored, or is in the copy."""
+        selected = self._run.pipeline.selection.matches(event.table)
+        if selected is not None and event.operation in selected.ddl_blacklist:
+            return False
+        since_copy = _since_copy(record, event)
+        decided = record.decision_at(event.position)
+        if since_copy is None or decided is None or decided.approved:
+            return since_copy is not None
+        return without_drops(since_copy) is not None
 
     def pass_over(self, event: DDLEvent, watermark: Position) -> None:
         """The event's table, whose position is `watermark`, has the event: see at the next commit whether that is true."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sqlite3
 from collections import Counter
@@ -12,11 +13,15 @@ import pytest
 
 from replicator_runtime.engine.run_state.run import Run
 from replicator_sdk import TableId, failpoint
-from replicator_sdk.errors import RetryableError
+from replicator_sdk.errors import FencedError, RetryableError
+from tests.runtime.engine import in_memory_target
+from tests.runtime.engine.control.test_control import ask
+from tests.runtime.engine.stream.test_ddl_recovery import Spread
 from tests.runtime.engine.test_run import Shop, fill, shop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 __all__ = ["shop"]
 POINTS = (
@@ -137,3 +142,68 @@ def test_what_was_said_of_a_dropped_table_is_said_no_more_and_its_counts_stay(sh
     assert {table.table for _, table in values.gauges if table is not None} == {"customers"}
     assert values.gone["dml.insert"] == 21
     assert {table.table for _, table in values.counters if table is not None} == {"customers"}
+
+
+def _dies(at: str, name: str) -> Callable[[str, TableId], None]:
+    """A run that ends there as if it were killed: the target has what it was given, and nothing of it is counted or stored."""
+
+    def fault(step: str, table: TableId) -> None:
+        if (step, table.table) == (at, name):
+            in_memory_target.STORAGE.fault = lambda step, table: None
+            raise FencedError("another run has taken over", code="RPL-8401")
+
+    return fault
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_rows_of_a_copy_that_is_not_gone_on_with_are_counted_when_the_table_is_copied_by_another(
+    shop: Shop, in_place: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill right after their commit, and `table resync` is carried out by the very next run."""
+    in_memory_target.STORAGE.beside = True
+    monkeypatch.setattr(in_memory_target.InMemoryTarget, "copies_beside", True)
+    fill(shop)
+    in_memory_target.STORAGE.fault = _dies("finished", "customers")
+    with pytest.raises(FencedError):
+        shop.run()
+    assert _copied(shop) == 0
+    ask(shop, "resync", "customers", inPlace=in_place)
+    shop.run()
+    assert _copied(shop) == 40, "20 before the kill, and 20 by the copy that was asked for"
+    shop.run()
+    assert _copied(shop) == 40
+    assert counted(shop) == Counter()
+    shop.assert_equal()
+
+
+def _copied(shop: Shop) -> int:
+    tables = shop.status()["metrics"]["tables"]
+    return int(tables.get("main.customers", {"counters": {}})["counters"].get("lake.snapshot.rows", 0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "structures"),
+    [
+        ({}, 1),
+        ({"ddlPolicies": {"truncate": "ignore"}}, 0),
+        ({"ddlBlacklist": ["TRUNCATE_TABLE"]}, 0),
+    ],
+    ids=["applied", "ignored", "left out"],
+)
+def test_a_change_of_structure_that_was_not_applied_is_not_counted_where_changes_are_counted_again(
+    tmp_path: Path, settings: Mapping[str, Any], structures: int
+) -> None:
+    """A kill after the commit of a later change of the table: the replay counts both, as far as they were applied."""
+    spread = Spread(tmp_path)
+    spread.document |= settings
+    spread.run()
+    spread.steps({"truncate": "things"}, {"insert": "things", "rows": [{"id": 2, "name": "b"}]})
+    in_memory_target.STORAGE.fault = _dies("after", "things")
+    with pytest.raises(FencedError):
+        spread.run()
+    spread.run()
+    [file] = tmp_path.glob("state/default/*/*/state.json")
+    [metrics] = json.loads(file.read_text())["metrics"]["tables"].values()
+    counters = metrics["counters"]
+    assert counters.get("lake.ddl", 0) == structures
+    assert counters["lake.dml.insert"] - counters["lake.snapshot.rows"] == 1
