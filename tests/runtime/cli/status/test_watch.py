@@ -121,6 +121,20 @@ def write(base: Path, found: dict[str, Any]) -> None:
     ReplicatorDirectory(str(base), "default", "shop").states().put_status(found)
 
 
+def test_a_look_at_the_stored_status_of_a_thousand_tables_takes_a_moment(tmp_path: Path) -> None:
+    """All of a look: the newest generation is found, its status read, checked for a run that is gone, sorted and drawn."""
+    tables = [table(f"t{n:04}", lagSeconds=float(n)) for n in range(999)] + [TABLES[-1]]
+    counters = {f"target.{name}": 10**6 for name in ("dml.insert", "dml.update", "dml.delete", "ddl", "snapshot.rows")}
+    metrics = {"tables": {f"shop.public.{one['table']}": {"counters": counters, "gauges": {}} for one in tables}}
+    write(tmp_path, status(tables, metrics={"counters": counters, "gauges": {}, **metrics}))
+    directory, looked = ReplicatorDirectory(str(tmp_path), "default", "shop"), 5
+    said, began = "", time.process_time()
+    for _ in range(looked):
+        said = shown(Look.at(directory), height=24)
+    assert (time.process_time() - began) / looked < 0.5, "measured: 40 ms"
+    assert "public.failing" in said.splitlines()[4]
+
+
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Has steps done before each look of a watch, and a signal sent after the last."""
