@@ -53,6 +53,7 @@ def _empty(folder: Path) -> None:
     shutil.rmtree(_jars(folder))
 
 
+@pytest.mark.timeout(1200)
 @follows("RPL-7215")
 @pytest.mark.parametrize(
     ("close", "said"),
@@ -76,7 +77,7 @@ def test_a_cache_of_another_account_is_one_error_at_once_and_the_next_step_ends_
         for jar in delta_jars():
             shutil.copy(jar, own / "replicator/jars")
     give(own)
-    _assert_copied(shop, shop.run("--until-current", XDG_CACHE_HOME=str(own)))
+    _assert_copied(shop, shop.run("--until-current", seconds=900, XDG_CACHE_HOME=str(own)))
 
 
 def _assert_copied(shop: Replicator, ended: Ended) -> None:
