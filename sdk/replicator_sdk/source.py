@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import ClassVar, Generic, Literal
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal
 
 from replicator_sdk.batch import ChangeBatch, Commits
 from replicator_sdk.config import ConfigT_co, OutOfRange, PluginConfig
@@ -21,6 +21,9 @@ from replicator_sdk.event import DDLEvent, DDLOperation, DMLEvent
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import SnapshotReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PLUGIN_TYPE_SOURCE = "cdcSource"
 
@@ -387,6 +390,27 @@ class DeltaSource(NamesDatasets, ABC, Generic[ConfigT_co]):
         context: DeltaSourceContext,  # noqa: ARG002 - for overriders
     ) -> SnapshotReader | None:
         """A reader of snapshots; None when the event reader emits snapshot events by itself (`is_snapshot`)."""
+        return None
+
+    def sample_rows(
+        self,
+        definition: EventReaderDefinition,  # noqa: ARG002 - for overriders
+        table: TableId,  # noqa: ARG002 - for overriders
+        rows: int,  # noqa: ARG002 - for overriders
+    ) -> pa.RecordBatch | None:
+        """A few rows of a table as a snapshot has them; None when the source reads no rows but by a log.
+
+        Asked without a run and without state: it leaves nothing at the server, takes no lock that writers wait for, and reads
+        one batch at most. Which rows it returns is not defined.
+
+        Args:
+            definition: Has the table with its selected columns, and the condition of its rows.
+            table: One of the definition's tables.
+            rows: How many at most.
+
+        Raises:
+            ReplicatorError: When the table cannot be read, or a value is one that a snapshot refuses.
+        """
         return None
 
     def create_distributed_log(

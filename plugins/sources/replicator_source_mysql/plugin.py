@@ -26,6 +26,7 @@ from replicator_source_mysql.connect.diagnosis import diagnosed
 from replicator_source_mysql.offset import MySqlOffset
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pymysql
 
     from replicator_source_mysql.binlog.dump.log_fingerprint import CreationTimes
@@ -146,6 +147,13 @@ class MySqlSource(DeltaSource[MySqlConfig]):
         return MySqlSnapshotReader(
             endpoint, _end_of_log, policy, definition.narrowed, self._creation_times.proven, definition.conditions
         )
+
+    def sample_rows(self, definition: EventReaderDefinition, table: TableId, rows: int) -> pa.RecordBatch | None:
+        """The first rows that the server finds, in a transaction that only reads."""
+        from replicator_source_mysql.snapshots.sample import sample_rows
+
+        policy = self.config.out_of_range or definition.out_of_range
+        return sample_rows(self.endpoint("replicator sample"), definition, table, rows, policy)
 
     @cached_property
     def _creation_times(self) -> CreationTimes:

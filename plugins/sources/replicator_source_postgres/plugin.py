@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
@@ -23,6 +23,9 @@ from replicator_source_postgres.config import PostgresConfig
 from replicator_source_postgres.connection import Endpoint
 from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.replication.identify_system import latest_offset, source_identity
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class PostgresSource(DeltaSource[PostgresConfig]):
@@ -140,6 +143,13 @@ class PostgresSource(DeltaSource[PostgresConfig]):
         endpoint = self.endpoint(f"replicator {context.replicator_name}")
         publication = self.config.publication or derived_name(context.namespace, context.replicator_name)
         return PostgresSnapshotReader(endpoint, publication, policy, definition, context)
+
+    def sample_rows(self, definition: EventReaderDefinition, table: TableId, rows: int) -> pa.RecordBatch | None:
+        """The first rows that the server finds, in a transaction that only reads."""
+        from replicator_source_postgres.snapshots.sample import sample_rows
+
+        policy = self.config.out_of_range or definition.out_of_range
+        return sample_rows(self.endpoint("replicator sample"), definition, table, rows, policy)
 
 
 def derived_name(namespace: str, name: str) -> str:

@@ -28,6 +28,8 @@ from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.offset import SqliteOffset
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from replicator_source_sqlite.capture.ddl_detection import KnownSchema
 
 
@@ -126,6 +128,12 @@ class SqliteSource(DeltaSource[SqliteConfig]):
         from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
 
         return SqliteSnapshotReader(self.config, definition, self._known_schema)
+
+    def sample_rows(self, definition: EventReaderDefinition, table: TableId, rows: int) -> pa.RecordBatch | None:
+        """The first rows that SQLite finds."""
+        from replicator_source_sqlite.snapshots.sample import sample_rows
+
+        return sample_rows(self.config, definition, table, rows)
 
     @cached_property
     def _known_schema(self) -> KnownSchema:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -78,6 +79,24 @@ def test_tables_describes_columns_when_asked(replicator: Replicator, sqlite_pipe
     assert [(c["name"], c["type"]) for c in orders["columns"]] == [("id", "int64"), ("total", "decimal(8,2)")]
     assert orders["primaryKey"] == ["id"]
     assert "DECIMAL(8,2)" in replicator("tables", sqlite_pipeline, "orders", "--columns").stdout
+
+
+def test_tables_shows_rows_when_asked_with_texts_that_are_cut(replicator: Replicator, sqlite_pipeline: Path) -> None:
+    document = json.loads(sqlite_pipeline.read_text())
+    path = document["stages"][0]["plugin"]["properties"]["path"]
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, body TEXT, bytes BLOB, at TIMESTAMP)")
+        database.execute("INSERT INTO notes VALUES (1, ?, ?, '2026-01-02 03:04:05')", ("x" * 300, b"\x01\x02"))
+        database.executemany("INSERT INTO notes VALUES (?, NULL, NULL, NULL)", [(n,) for n in range(2, 60)])
+    database.close()
+    (notes,) = data(replicator("tables", sqlite_pipeline, "notes", "--rows", "50", "--json").stdout)
+    sample = notes["sample"]
+    assert sample["columns"] == ["id", "body", "bytes", "at"]
+    assert sample["rows"][0] == ["1", "x" * 200, "0x0102", "2026-01-02T03:04:05"]
+    assert sample["rows"][1] == ["2", None, None, None]
+    assert (len(sample["rows"]), sample["cut"]) == (50, [[0, 1]])
+    assert "2026-01-02T03:04:05" in replicator("tables", sqlite_pipeline, "notes", "--rows", "1").stdout
+    assert "sample" not in data(replicator("tables", sqlite_pipeline, "notes", "--json").stdout)[0]
 
 
 def test_an_assessment_without_errors_ends_with_0(replicator: Replicator, judged: Judged) -> None:

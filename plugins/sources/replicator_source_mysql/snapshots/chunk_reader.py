@@ -142,9 +142,16 @@ class PlannedTable:
                 raise
 
 
-def begin_read(connection: pymysql.Connection[Any], *, with_snapshot: bool = False) -> None:
-    """Begin a transaction that sees one moment: that of its first access, or of now."""
-    limit = "max_statement_time = 0" if server_of(connection).is_mariadb else "max_execution_time = 0"
+def begin_read(connection: pymysql.Connection[Any], *, with_snapshot: bool = False, seconds: int = 0) -> None:
+    """Begin a transaction that sees one moment: that of its first access, or of now.
+
+    Args:
+        connection: In no transaction.
+        with_snapshot: Whether the moment is now.
+        seconds: How long one statement may take; 0 for no limit.
+    """
+    is_mariadb = server_of(connection).is_mariadb
+    limit = f"max_statement_time = {seconds}" if is_mariadb else f"max_execution_time = {seconds * 1000}"
     execute(connection, f"SET SESSION {limit}, sql_select_limit = DEFAULT")
     execute(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     execute(connection, f"START TRANSACTION {'WITH CONSISTENT SNAPSHOT, ' if with_snapshot else ''}READ ONLY")

@@ -69,7 +69,7 @@ def stored_tables(catalogue: Catalogue, facts: TableFacts) -> list[StoredTable]:
     if leaves and row and row[0] and all(leaf.kind == "r" for leaf in leaves):
         return [_storage(catalogue, leaf) for leaf in leaves]
     rows = sum(_storage(catalogue, leaf).rows for leaf in leaves)
-    return [StoredTable(facts.oid, _name(facts), only=False, rows=rows, pages=0, has_toast=True, filenode=0)]
+    return [StoredTable(facts.oid, full_name(facts), only=False, rows=rows, pages=0, has_toast=True, filenode=0)]
 
 
 def _storage(catalogue: Catalogue, facts: TableFacts) -> StoredTable:
@@ -77,11 +77,12 @@ def _storage(catalogue: Catalogue, facts: TableFacts) -> StoredTable:
     tuples, size, pages, has_toast, filenode = row or (0, 0, 0, True, 0)
     rows = tuples or size // _BYTES_PER_ROW
     return StoredTable(
-        facts.oid, _name(facts), only=True, rows=rows, pages=pages, has_toast=has_toast, filenode=filenode
+        facts.oid, full_name(facts), only=True, rows=rows, pages=pages, has_toast=has_toast, filenode=filenode
     )
 
 
-def _name(facts: TableFacts) -> str:
+def full_name(facts: TableFacts) -> str:
+    """The table's schema and name as SQL writes them."""
     return f"{quote_identifier(facts.schema)}.{quote_identifier(facts.name)}"
 
 

@@ -58,21 +58,32 @@ def check_condition(
     Raises:
         NeedsUserError: When it does not.
     """
+    for part in parts[:1]:
+        check_condition_of(connection, table, part.name, condition)
+
+
+def check_condition_of(
+    connection: psycopg.Connection[tuple[Any, ...]], table: TableId, name: str, condition: str
+) -> None:
+    """The same for the stored table that SQL calls `name`.
+
+    Raises:
+        NeedsUserError: When the server does not take it.
+    """
+    if not condition:
+        return
     errors = driver().errors
-    other = (errors.UndefinedTable, errors.InsufficientPrivilege)
-    for part in parts[:1] if condition else ():
-        query = f"EXPLAIN SELECT FROM {part.name} WHERE ({condition})"
-        try:
-            connection.execute(statement(query))
-        except other:
-            raise
-        except (driver().ProgrammingError, driver().DataError) as refused:
-            raise NeedsUserError(
-                f"the table's `where` is refused: {refused.diag.message_primary}",
-                code="RPL-3607",
-                hint="correct `where` of the table in `tables`; it is a condition of PostgreSQL over the table's columns, with the schema of each function and other table",
-                table=str(table),
-            ) from None
+    try:
+        connection.execute(statement(f"EXPLAIN SELECT FROM {name} WHERE ({condition})"))
+    except (errors.UndefinedTable, errors.InsufficientPrivilege):
+        raise
+    except (driver().ProgrammingError, driver().DataError) as refused:
+        raise NeedsUserError(
+            f"the table's `where` is refused: {refused.diag.message_primary}",
+            code="RPL-3607",
+            hint="correct `where` of the table in `tables`; it is a condition of PostgreSQL over the table's columns, with the schema of each function and other table",
+            table=str(table),
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +160,7 @@ class PostgresChunkReader:
             import_snapshot(connection, self.snapshot)
             if chunk.bounds["kind"] == "key":
                 connection.execute(_INDEX_ONLY)
-            for rows in _copy_out(connection.pgconn, f"COPY ({query}) TO STDOUT"):
+            for rows in copy_out(connection.pgconn, f"COPY ({query}) TO STDOUT"):
                 texts = split_columns(rows, len(converters))
                 found = [converter.convert_marked(text) for converter, text in zip(converters, texts, strict=True)]
                 refused = {c.column.name: r for c, (_, r) in zip(converters, found, strict=True) if r is not None}
@@ -260,7 +271,7 @@ def _what_was_read(part: StoredTable) -> str:
     return f"SELECT pg_catalog.pg_relation_filenode({part.oid}::oid)::int8, pg_catalog.to_regclass({name})::oid::int8"
 
 
-def _copy_out(connection: PGconn, command: str) -> Iterator[list[memoryview | bytes]]:
+def copy_out(connection: PGconn, command: str) -> Iterator[list[memoryview | bytes]]:
     """Rows of a COPY, one message each, in lists of bounded size."""
     from psycopg import errors, pq
 

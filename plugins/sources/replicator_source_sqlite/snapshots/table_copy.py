@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from replicator_sdk import OutOfRange, Refusal, SnapshotChunk, TableSchema
+from replicator_sdk import OutOfRange, Refusal, SnapshotChunk, TableId, TableSchema
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_sqlite.catalogue import TableShape
 from replicator_source_sqlite.connection import connect, quoted
@@ -66,21 +66,31 @@ def copy_rows(database: sqlite3.Connection, shape: TableShape, schema: TableSche
     """
     name = f"main.{quoted(schema.table.table)} AS t"
     where = f" WHERE ({condition})" if condition else ""
-    if condition:
-        try:
-            database.execute(f"EXPLAIN SELECT 1 FROM {name}{where}").close()
-        except sqlite3.Error as refused:
-            raise NeedsUserError(
-                f"the table's `where` is refused: {refused}",
-                code="RPL-3531",
-                hint="correct `where` of the table in `tables`; it is a condition of SQLite over the table's columns",
-                table=str(schema.table),
-            ) from None
+    check_condition(database, schema.table, condition)
     places = ", ".join(f"c{i}" for i in range(len(schema.columns)))
     columns = ", ".join(f"t.{quoted(name)}" for name in schema.names)
     number = f"t.{quoted(shape.rowid_alias)}" if shape.rowid_alias else "NULL"
     database.execute(f"CREATE TABLE copy.rows (number INTEGER PRIMARY KEY, {places})")
     database.execute(f"INSERT INTO copy.rows (number, {places}) SELECT {number}, {columns} FROM {name}{where}")
+
+
+def check_condition(database: sqlite3.Connection, table: TableId, condition: str) -> None:
+    """Check that SQLite takes the condition of a table's rows; reads none.
+
+    Raises:
+        NeedsUserError: When it does not.
+    """
+    if not condition:
+        return
+    try:
+        database.execute(f"EXPLAIN SELECT 1 FROM main.{quoted(table.table)} AS t WHERE ({condition})").close()
+    except sqlite3.Error as refused:
+        raise NeedsUserError(
+            f"the table's `where` is refused: {refused}",
+            code="RPL-3531",
+            hint="correct `where` of the table in `tables`; it is a condition of SQLite over the table's columns",
+            table=str(table),
+        ) from None
 
 
 def plan_chunks(database: sqlite3.Connection, chunk_rows: int) -> tuple[SnapshotChunk, ...]:

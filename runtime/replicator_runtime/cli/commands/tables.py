@@ -18,6 +18,12 @@ Pattern = Annotated[
     str | None,
     typer.Argument(help="Only these: a name or pattern (* and ?) of table or schema.table.", show_default=False),
 ]
+Rows = Annotated[
+    int,
+    typer.Option(
+        "--rows", min=0, max=50, help="Show so many rows of each table: values of the source, cut to 200 characters."
+    ),
+]
 WithColumns = Annotated[bool, typer.Option("--columns", help="Describe the columns as well.")]
 
 
@@ -25,6 +31,7 @@ def tables(
     pipeline: PipelineFile,
     pattern: Pattern = None,
     with_columns: WithColumns = False,
+    rows: Rows = 0,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -33,23 +40,31 @@ def tables(
     Example: replicator tables pipeline.json 'public.*' --columns
     """
     with Report("tables", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
+        from replicator_runtime.cli.commands.checks.samples import sample_of
         from replicator_runtime.config import load_end
 
         loaded = load_end(pipeline, "source")
         with loaded.source.create_table_registry() as registry:
             found = [t for t in registry.list_tables() if pattern is None or _fits(pattern, t)]
-            schemas = [registry.describe_table(t.table) for t in found] if with_columns else []
+            schemas = [registry.describe_table(t.table) for t in found] if with_columns or rows else []
+        samples = [sample_of(loaded, schema, rows) for schema in schemas] if rows else []
         chosen = {t.table: loaded.selection.matches(t.table) is not None for t in found}
         report.data = [_json(t, chosen[t.table]) for t in found]
         for shown, schema in zip(report.data, schemas, strict=bool(schemas)):
             shown |= {"columns": [c.to_json() for c in schema.columns], "primaryKey": list(schema.primary_key)}
-        rows = [
+        for shown, sample in zip(report.data, samples, strict=bool(samples)):
+            shown |= {"sample": sample}
+        listed = [
             (t.table, t.columns, _known(t.estimated_rows), _known(t.estimated_bytes), chosen[t.table]) for t in found
         ]
-        if rows:
-            report.table(("table", "columns", "rows (about)", "bytes (about)", "replicated"), rows)
-        for schema in schemas:
+        if listed:
+            report.table(("table", "columns", "rows (about)", "bytes (about)", "replicated"), listed)
+        for schema in schemas if with_columns else []:
             _print_columns(report, schema)
+        for summary, sample in zip(found, samples, strict=bool(samples)):
+            report.line()
+            report.line(f"{len(sample['rows'])} rows of {summary.table}")
+            report.table(tuple(sample["columns"]), sample["rows"])
         if not found:
             report.note(
                 f"no table fits {pattern}: quote a pattern, such as 'public.*'; without one all tables that the user may read are listed"
