@@ -15,7 +15,7 @@ from replicator_runtime.service.catalogue import connections
 from replicator_runtime.service.catalogue import endpoints as plugins
 from replicator_runtime.service.commands.runner import CommandRunner
 from replicator_runtime.service.context import ServiceContext
-from replicator_runtime.service.drafts import assessments, states
+from replicator_runtime.service.drafts import assessments, samples, states
 from replicator_runtime.service.drafts import endpoints as drafts
 from replicator_runtime.service.observation import endpoints as observation
 from replicator_runtime.service.operations import endpoints as operations
@@ -39,6 +39,7 @@ ROUTERS: list[APIRouter] = [
     operations.router,
     drafts.router,
     assessments.router,
+    samples.router,
     plugins.router,
     pipelines.router,
     connections.router,

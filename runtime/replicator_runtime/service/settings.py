@@ -66,6 +66,7 @@ class ServiceSettings:
         certificate: PEM file of its certificate; None: it speaks plain HTTP.
         certificate_key: PEM file of the key to that.
         shared_secrets: Whether pipelines of all namespaces may use secrets that are given to none.
+        data_samples: Whether admins may read a few rows of a source's table.
         local_paths: The folders below which pipelines may have files on this machine; None: everywhere but in its own.
         allowed_networks: The only ones with addresses that pipelines may connect to; None: all but those that are refused anyway.
         limits: What it takes from those who use it.
@@ -84,6 +85,7 @@ class ServiceSettings:
     certificate: Path | None = None
     certificate_key: Path | None = None
     shared_secrets: bool = False
+    data_samples: bool = False
     local_paths: tuple[Path, ...] | None = None
     allowed_networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] | None = None
     limits: Limits = Limits()

@@ -57,14 +57,9 @@ def describe_table(
 ) -> DescribedTable:
     """Describe a table of the draft's source; the draft may lack its target."""
     config = _of_draft(context, namespace, name)
-    found = _only(answer(context, config, ["tables", "--columns"], [body.table]), body)
+    found = only_table(answer(context, config, ["tables", "--columns"], [body.table]), body)
     if found is None:
-        raise ProblemError(
-            404,
-            NO_TABLE,
-            "the source has no such table",
-            hint="list the source's tables: that gives the names of all that are seen",
-        )
+        raise no_such_table()
     return described_table(found)
 
 
@@ -118,6 +113,16 @@ def validate(namespace: Namespace, body: PipelineBody, context: Context, princip
     )
 
 
+def no_such_table() -> ProblemError:
+    """The error of a table that the source does not list."""
+    return ProblemError(
+        404,
+        NO_TABLE,
+        "the source has no such table",
+        hint="list the source's tables: that gives the names of all that are seen",
+    )
+
+
 def _of_draft(context: ServiceContext, namespace: str, name: str) -> _Json:
     draft = StoredDrafts(context.database).find(namespace, name)
     return completed(json.loads(draft.config), context.settings, namespace, name)
@@ -133,11 +138,11 @@ def _of_body(context: ServiceContext, namespace: str, body: _Json) -> _Json:
 
 
 def _assess_table(context: ServiceContext, config: _Json, table: TableBody) -> TableAssessmentAnswer:
-    found = answer(context, _with_table(config, table), ["assess"])
-    return table_assessment(found, _only(found["tables"], table))
+    found = answer(context, with_table(config, table), ["assess"])
+    return table_assessment(found, only_table(found["tables"], table))
 
 
-def _with_table(config: _Json, table: TableBody) -> _Json:
+def with_table(config: _Json, table: TableBody) -> _Json:
     """The config with this table alone, and what it says of it."""
     written = config.get("tables")
     entries = [e for e in written if isinstance(e, dict) and not e.get("exclude")] if isinstance(written, list) else []
@@ -152,7 +157,7 @@ def _with_table(config: _Json, table: TableBody) -> _Json:
     return alone
 
 
-def _only(found: Iterable[_Json], wanted: TableBody) -> Mapping[str, Any] | None:
+def only_table(found: Iterable[_Json], wanted: TableBody) -> Mapping[str, Any] | None:
     """The table that is meant; one that is named without its schema or database is the first of that name."""
     for table in found:
         if (

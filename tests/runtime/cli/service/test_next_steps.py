@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import sqlite3
 import subprocess
 import threading
 from pathlib import Path
@@ -189,6 +190,26 @@ def test_a_name_of_a_proxy_is_given_to_the_service(tmp_path: Path) -> None:
     with served(tmp_path, "--auth", "none", "--allowed-host", "replicator.example") as service:
         assert httpx.get(service.url + path, headers=proxy).status_code == 200
         assert httpx.get(service.url + path).status_code == 200
+
+
+@follows("RPL-1515")
+def test_a_service_that_shows_no_rows_shows_some_when_it_is_started_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "rows.db"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+        database.execute("INSERT INTO t VALUES (7)")
+    database.close()
+    draft = "/v1/contexts/default/drafts/shop"
+    plugin = {"name": "sqlite", "type": "cdcSource", "properties": {"path": str(path)}}
+    config = {"config": {"stages": [{"name": "source", "plugin": plugin}]}}
+    with served(tmp_path, "--auth", "none") as service:
+        httpx.put(f"{service.url}{draft}", json=config, timeout=60).raise_for_status()
+        refused = httpx.post(f"{service.url}{draft}/sampleTable", json={"table": "t"}, timeout=60)
+        assert refused.json()["code"] == "RPL-1515"
+    words = advised([refused.json()["hint"]], "serve")
+    with served(tmp_path, "--auth", "none", *words[1:]) as service:
+        shown = httpx.post(f"{service.url}{draft}/sampleTable", json={"table": "t"}, timeout=120)
+        assert shown.json()["rows"] == [["7"]]
 
 
 @follows("RPL-1581")

@@ -98,6 +98,13 @@ AllowedNetwork = Annotated[
     ),
 ]
 
+DataSamples = Annotated[
+    bool,
+    typer.Option(
+        "--data-samples", help="Admins may read a few rows of a table while they create a pipeline; no other role may."
+    ),
+]
+
 
 def serve(
     host: Host = "127.0.0.1",
@@ -113,6 +120,7 @@ def serve(
     certificate: Certificate = None,
     certificate_key: CertificateKey = None,
     shared_secrets: SharedSecrets = False,
+    data_samples: DataSamples = False,
     log_level: Level = LogLevel.INFO,
     log_format: Format = LogFormat.CONSOLE,
     debug: Debug = False,
@@ -143,7 +151,7 @@ def serve(
         settings = ServiceSettings(url, base, place, host, port, Auth(auth.value), stop_seconds=stop_seconds, jobs=jobs)
         names = tuple(allowed_host or ())
         settings = replace(settings, allowed_hosts=names, certificate=certificate, certificate_key=certificate_key)
-        settings = replace(settings, shared_secrets=shared_secrets or auth is WhoMay.NONE)
+        settings = replace(settings, shared_secrets=shared_secrets or auth is WhoMay.NONE, data_samples=data_samples)
         settings = replace(settings, allowed_networks=_networks(allowed_network))
         check(settings)
         if auth is WhoMay.TOKENS and not _has_tokens(url):

@@ -31,8 +31,8 @@ Result = TypeVar("Result")
 
 OTHER_REQUEST = "RPL-1554"
 UNDER_WAY = "RPL-1555"
-SECRET_ANSWERS = frozenset({"createToken", "createSession"})
-"""Operations whose answer is a secret, which is kept nowhere."""
+SECRET_ANSWERS = frozenset({"createToken", "createSession", "sampleDraftTable"})
+"""Operations whose answer is a secret, or rows of a source: it is kept nowhere."""
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _KEPT_HEADERS = frozenset({"content-type", "etag", "location", "link", "retry-after", "allow"})
 _NOT_LASTING = frozenset({401, 408, 429})
