@@ -17,7 +17,7 @@ _START = 30.0
 
 
 @contextmanager
-def service_at(folder: Path, auth: Auth = Auth.NONE) -> Iterator[str]:
+def service_at(folder: Path, auth: Auth = Auth.NONE, *, data_samples: bool = False) -> Iterator[str]:
     """The address of a service that keeps its things in `folder`; it ends with the block."""
     folder.mkdir(parents=True, exist_ok=True)
     application = create_application(
@@ -27,6 +27,7 @@ def service_at(folder: Path, auth: Auth = Auth.NONE) -> Iterator[str]:
             work_folder=folder / "work",
             port=0,
             auth=auth,
+            data_samples=data_samples,
         )
     )
     server = uvicorn.Server(

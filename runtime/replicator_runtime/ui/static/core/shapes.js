@@ -8,6 +8,7 @@
  * @typedef {Schemas["ListedTable"]} ListedTable
  * @typedef {Schemas["TableList"]} TableList
  * @typedef {Schemas["DescribedTable"]} DescribedTable
+ * @typedef {Schemas["TableSample"]} TableSample
  * @typedef {Schemas["PipelineAssessmentAnswer"]} PipelineAssessment
  * @typedef {Schemas["TableAssessmentAnswer"]} TableAssessment
  * @typedef {Schemas["AssessedTable"]} AssessedTable

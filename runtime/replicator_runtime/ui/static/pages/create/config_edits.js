@@ -95,18 +95,6 @@ function isObject(value) {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/**
- * A config from a text that somebody pasted: a pipeline's JSON, a draft, or an export of the page.
- * @param {string} text
- * @returns {Config}
- */
-export function imported(text) {
-  const found = JSON.parse(text);
-  const config = isObject(found?.config) ? found.config : found;
-  if (!isObject(config) || !Array.isArray(config.stages)) throw new Error("this JSON has no `stages`, so it is no pipeline");
-  return { tables: [], ...config };
-}
-
 /** Names that a pipeline may have. */
 export const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/;
 export const NAME_RULE = "A name begins with a letter or digit and holds letters, digits, _, . and -, 63 at most.";

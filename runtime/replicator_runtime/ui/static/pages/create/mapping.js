@@ -3,6 +3,7 @@ import { html, useState } from "../../core/html.js";
 import { request } from "../../core/api.js";
 import { useResource } from "../../core/resource.js";
 import { DataTable } from "../../components/table.js";
+import { CopyAs } from "../../components/copy_button.js";
 import { Dialog } from "../../components/dialog.js";
 import { StatusBadge } from "../../components/badge.js";
 import { ProblemBox } from "../../components/problem.js";
@@ -36,8 +37,11 @@ function MappingDialog({ table, store, onClose }) {
     const names = (found.data?.columns ?? []).map((one) => one.sourceName).filter((/** @type {string} */ one) => one !== name && kept(one));
     store.edit({ ...config, tables: withTableSettings(entries, table, { columns: names.map((/** @type {string} */ one) => ({ name: one })) }) });
   };
-  const found = useResource(async (signal) => /** @type {import("../../core/shapes.js").TableAssessment} */ ((await request("POST", `${store.url}/assessTable`, { body: { database: table.database ?? "", schema: table.schema ?? "", table: table.table }, signal })).data), []);
+  const url = `${store.url}/assessTable`;
+  const named = { database: table.database ?? "", schema: table.schema ?? "", table: table.table };
+  const found = useResource(async (signal) => /** @type {import("../../core/shapes.js").TableAssessment} */ ((await request("POST", url, { body: named, signal })).data), []);
   return html`<${Dialog} title=${`Mapping of ${tableName(table)}`} onClose=${onClose} wide=${true}>
+    <${CopyAs} words=${["assess", `${store.name}.json`]} method="POST" url=${url} body=${named} />
     ${found.problem && html`<${ProblemBox} problem=${found.problem} retry=${found.reload} />`}
     ${found.loading && html`<${Loading} what="Reading how its columns arrive" />`}
     ${found.data && html`<div class="scroll-x"><table class="plain"><thead><tr><th>Column</th><th>Type at the source</th><th>Type at the target</th><th>Arrives</th><th>What is lost</th></tr></thead>

@@ -2,6 +2,7 @@
 import { html, useId, useState } from "../../core/html.js";
 import { all, context, request } from "../../core/api.js";
 import { useResource } from "../../core/resource.js";
+import { CopyAs } from "../../components/copy_button.js";
 import { Dialog } from "../../components/dialog.js";
 import { say, sayProblem } from "../../components/toast.js";
 import { NAME, NAME_RULE } from "./config_edits.js";
@@ -50,5 +51,6 @@ function SaveDialog({ namespace, plugin, onClose, onSaved }) {
     <p>Other pipelines of this namespace can use these settings. Secrets stay references.</p>
     <div class="field"><label for=${id}>Name</label><input id=${id} value=${name} autocomplete="off" spellcheck=${false} onInput=${(/** @type {any} */ event) => setName(event.target.value.trim())} />
       ${bad && html`<p class="wrong">${NAME_RULE}</p>`}</div>
+    ${name && !bad && html`<${CopyAs} method="PUT" url=${context(namespace, "connections", name)} body=${{ plugin }} headers=${{ "If-None-Match": "*" }} />`}
   </${Dialog}>`;
 }

@@ -1,5 +1,5 @@
 // @ts-check
-import { html, useEffect, useState } from "../../core/html.js";
+import { html, useEffect, useMemo, useState } from "../../core/html.js";
 import { context, newKey, request } from "../../core/api.js";
 import { cli, curl, download } from "../../core/commands.js";
 import { go, here } from "../../core/router.js";
@@ -12,7 +12,9 @@ import { ProblemBox } from "../../components/problem.js";
 import { say } from "../../components/toast.js";
 import { reference } from "../../components/form/secret_field.js";
 import { pluginOf } from "./config_edits.js";
-import { tableName } from "./table_selection.js";
+import { FirstCopy } from "./estimate.js";
+import { useSourceTables } from "./source_tables.js";
+import { TableSelection, tableName } from "./table_selection.js";
 
 /**
  * Step 7: the whole config; deploy, save, export.
@@ -52,6 +54,7 @@ export function SummaryStep({ store, config, control }) {
     );
   };
   return html`<div class="panel tight"><${Facts} config=${config} /></div>
+    <${Estimated} store=${store} config=${config} />
     ${missing && html`<div class="note warn"><${Icon} name="warning" /><div><p>The pipeline has no ${missing.slice(2)} yet.</p></div></div>`}
     ${problem && html`<${ProblemBox} problem=${problem} title="The pipeline was not deployed" />`}
     <div class="panel stack">
@@ -67,6 +70,16 @@ export function SummaryStep({ store, config, control }) {
       </p>
       ${!may("admin") && html`<p class="muted">Deploying needs the role admin. Save the draft: an admin can deploy it from here.</p>`}
     </div>`;
+}
+
+/**
+ * How much the first copy is, where the source can be asked.
+ * @param {{store: import("./draft_store.js").DraftStore, config: any}} props
+ */
+function Estimated({ store, config }) {
+  const { data } = useSourceTables(store, config);
+  const selection = useMemo(() => new TableSelection(Array.isArray(config.tables) ? config.tables : []), [config.tables]);
+  return data && data.length > 0 ? html`<${FirstCopy} tables=${data.filter((one) => selection.selects(one))} />` : null;
 }
 
 /** @param {{config: any}} props */

@@ -1,7 +1,5 @@
 // @ts-check
 import { html, useEffect, useMemo, useState } from "../../core/html.js";
-import { request } from "../../core/api.js";
-import { useResource } from "../../core/resource.js";
 import { counted } from "../../core/format.js";
 import { ProblemBox } from "../../components/problem.js";
 import { Empty, Loading } from "../../components/empty.js";
@@ -12,11 +10,10 @@ import { TablesGrid } from "./tables_grid.js";
 import { TableDialog } from "./table_dialog.js";
 import { SelectionRules } from "./selection_rules.js";
 import { pluginOf } from "./config_edits.js";
+import { useSourceTables } from "./source_tables.js";
+import { FirstCopy } from "./estimate.js";
 
 /** @typedef {import("./table_selection.js").SourceTable} SourceTable */
-
-/** Tables by draft and settings of the source, so that going back and forth asks once. @type {Map<string, SourceTable[]>} */
-const known = new Map();
 
 /**
  * Step 3: which tables, which columns, which changes.
@@ -24,24 +21,12 @@ const known = new Map();
  */
 export function TablesStep({ store, config, edit, control }) {
   const source = pluginOf(config, "cdcSource");
-  const cacheKey = `${store.url} ${JSON.stringify(source)}`;
-  const list = useResource(async (signal) => {
-    const before = known.get(cacheKey);
-    if (before) return before;
-    if (!source) return [];
-    await store.save();
-    const { data } = await request("POST", `${store.url}/listTables`, { signal });
-    known.set(cacheKey, data.tables);
-    return /** @type {import("../../core/shapes.js").TableList} */ (data).tables;
-  }, [cacheKey]);
+  const list = useSourceTables(store, config);
   const entries = Array.isArray(config.tables) ? config.tables : [];
   const nothing = entries.some(isNothing) && !entries.some((/** @type {any} */ one) => !one.exclude);
   useEffect(() => control.block(nothing ? "Select at least one table." : ""), [nothing]);
   const set = (/** @type {any[]} */ tables) => edit({ ...config, tables });
-  const refresh = () => {
-    known.delete(cacheKey);
-    list.reload();
-  };
+  const { refresh } = list;
   if (!source) return html`<${Empty} title="No source yet"><p>Configure the source first: its tables are listed here.</p></${Empty}>`;
   return html`<div class="stack">
     ${list.problem && html`<${ProblemBox} problem=${list.problem} retry=${refresh} title="The tables cannot be listed" />
@@ -56,13 +41,13 @@ function Chooser({ tables, entries, set, store, refresh, config }) {
   const [only, setOnly] = useState("all");
   const [shownTable, setShownTable] = useState(/** @type {SourceTable | null} */ (null));
   const selection = useMemo(() => new TableSelection(entries), [entries]);
-  const chosen = useMemo(() => tables.filter((table) => selection.selects(table)).length, [tables, selection]);
+  const chosen = useMemo(() => tables.filter((table) => selection.selects(table)), [tables, selection]);
   const shown = useMemo(() => tables.filter((table) => found(table, search) && (only === "all" || selection.selects(table) === (only === "selected"))), [tables, search, only, only === "all" ? null : selection]);
   const url = `${store.url}/listTables`;
   return html`<div class="row toolbar">
       <label class="search"><${Icon} name="search" /><span class="off-screen">Search tables</span><input type="search" value=${search} placeholder="Search, or a pattern: sales.*" spellcheck=${false} autocomplete="off" onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} onKeyDown=${noSubmit} /></label>
       <label class="inline"><span class="off-screen">Shown tables</span><select value=${only} onChange=${(/** @type {any} */ event) => setOnly(event.target.value)}><option value="all">All tables</option><option value="selected">Selected</option><option value="other">Not selected</option></select></label>
-      <span class="muted numbers" role="status">${counted(chosen, "table")} of ${tables.length.toLocaleString("en")} selected${shown.length !== tables.length ? `, ${shown.length.toLocaleString("en")} shown` : ""}</span>
+      <span class="muted numbers" role="status">${counted(chosen.length, "table")} of ${tables.length.toLocaleString("en")} selected${shown.length !== tables.length ? `, ${shown.length.toLocaleString("en")} shown` : ""}</span>
       <span class="gap"></span>
       <${CopyAs} words=${["tables", `${store.name}.json`]} method="POST" url=${url} />
       <button type="button" class="quiet small" onClick=${refresh}><${Icon} name="refresh" />Refresh</button>
@@ -72,6 +57,7 @@ function Chooser({ tables, entries, set, store, refresh, config }) {
       onChanges=${(/** @type {SourceTable} */ table, /** @type {string[]} */ dmlBlacklist) => set(withTableSettings(entries, table, { dmlBlacklist }))}
       onOpen=${setShownTable}
       empty=${html`<p class="padded muted">${tables.length === 0 ? "The source lists no tables. Grant SELECT to its user, or name tables below." : "No table fits what is searched."}</p>`} />
+    <${FirstCopy} tables=${chosen} />
     <${SelectionRules} entries=${entries} tables=${tables} search=${search} set=${set} newTables=${config.newTables} />
     ${shownTable && html`<${TableDialog} key=${tableName(shownTable)} table=${shownTable} entry=${selection.of(shownTable)} store=${store} onClose=${() => setShownTable(null)}
       onChange=${(/** @type {any} */ change) => set(withTableSettings(entries, shownTable, change))} />`}`;
