@@ -83,3 +83,22 @@ def test_page_has_no_violation_in_either_theme(listed: Tab, path: str) -> None:
     assert violations(listed.page, {"runOnly": {"type": "rule", "values": ["color-contrast"]}}) == []
     listed.page.emulate_media(color_scheme="light")
     listed.check()
+
+
+def test_import_has_no_violation_in_either_theme_and_fits_a_narrow_window(listed: Tab) -> None:
+    listed.open("/ns/default/drafts")
+    listed.page.get_by_role("button", name="Import").click()
+    dialog = listed.page.get_by_role("dialog")
+    dialog.get_by_label("JSON").fill("{")
+    dialog.get_by_label("Name").fill("x")
+    dialog.get_by_role("button", name="Import", exact=True).click()
+    expect(dialog.get_by_role("alert")).to_be_visible()
+    listed.page.evaluate(axe())
+    assert violations(listed.page, {"runOnly": RULES}) == []
+    listed.page.emulate_media(color_scheme="dark")
+    assert violations(listed.page, {"runOnly": {"type": "rule", "values": ["color-contrast"]}}) == []
+    listed.page.set_viewport_size({"width": 360, "height": 700})
+    assert listed.page.evaluate("document.documentElement.scrollWidth") <= 360
+    listed.page.emulate_media(color_scheme="light")
+    listed.page.set_viewport_size({"width": 1280, "height": 800})
+    listed.check()

@@ -234,3 +234,15 @@ def test_action_is_copied_as_command_and_as_request(opened: Tab) -> None:
     text = opened.page.evaluate("navigator.clipboard.readText()")
     assert f"{API}/tables/pause" in text
     assert json.dumps({"tables": [table]}, separators=(",", ":")) in text
+
+
+def test_action_without_a_dialog_is_copied_from_its_outcome(opened: Tab) -> None:
+    opened.open(SHOP)
+    menu_of(opened, opened.page.get_by_role("button", name="Actions for public.orders", exact=True), "Retry")
+    shown = opened.page.get_by_label("What was asked for")
+    shown.get_by_role("button", name="Copy as CLI").click()
+    opened.page.wait_for_function("navigator.clipboard.readText().then((text) => text.startsWith('replicator'))")
+    assert opened.page.evaluate("navigator.clipboard.readText()") == f"replicator table retry shop.json {ORDERS}"
+    shown.get_by_role("button", name="Copy as curl").click()
+    opened.page.wait_for_function("navigator.clipboard.readText().then((text) => text.startsWith('curl'))")
+    assert f"{API}/tables/retry" in opened.page.evaluate("navigator.clipboard.readText()")

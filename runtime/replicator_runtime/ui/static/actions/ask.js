@@ -73,7 +73,7 @@ function send(target, action, tables, choices) {
   return follow(`${action.label}: ${what}`, async () => {
     const { data } = await request(method, url, { body, key: newKey() });
     return answerOf(target, data);
-  });
+  }, undefined, { words: wordsOf(action, target.name, tables, choices), method, url, body });
 }
 
 /**

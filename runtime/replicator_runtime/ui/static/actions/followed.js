@@ -2,14 +2,16 @@
 /** What was asked for from this page, until its outcome is known: a request that a run carries out, or a job. */
 import { html, signal } from "../core/html.js";
 import { ApiProblem, request } from "../core/api.js";
+import { CopyAs } from "../components/copy_button.js";
 import { Icon } from "../components/icons.js";
 import { withCode } from "../components/problem.js";
 
 /**
  * @typedef {{
  *   key: number, title: string, url: string, state: "sent" | "waiting" | "running" | "done" | "failed",
- *   text: string, hint: string, job?: Record<string, any>, refused?: boolean,
+ *   text: string, hint: string, job?: Record<string, any>, refused?: boolean, same?: Same,
  * }} Followed
+ * @typedef {{ words: string[], method: string, url: string, body: unknown }} Same What was asked for, as a command and as a request.
  */
 
 const FIRST_WAIT = 250;
@@ -39,11 +41,12 @@ export function forget(key) {
  * @param {string} title what was asked, for people
  * @param {() => Promise<{ url: string | null, text?: string }>} send gives where its outcome is; null when there is none
  * @param {(found: Record<string, any>) => void} [ended] called with the request or job when it has ended
+ * @param {Same} [same] to be copied
  * @returns {Promise<boolean>} whether it was accepted
  */
-export async function follow(title, send, ended) {
+export async function follow(title, send, ended, same) {
   const key = (made += 1);
-  followed.value = [{ key, title, url: "", state: /** @type {const} */ ("sent"), text: "", hint: "" }, ...followed.value].slice(0, 20);
+  followed.value = [{ key, title, url: "", state: /** @type {const} */ ("sent"), text: "", hint: "", same }, ...followed.value].slice(0, 20);
   try {
     const { url, text } = await send();
     if (url === null) {
@@ -124,6 +127,7 @@ export function FollowedPlace() {
             <strong>${one.title}</strong> <span class="word">${WORDS[one.state]}</span>
             ${one.text && one.text !== WORDS[one.state] && html`<p>${withCode(one.text)}</p>`}
             ${one.hint && html`<p class="hint">Next: ${withCode(one.hint)}</p>`}
+            ${one.same && html`<${CopyAs} ...${one.same} />`}
             ${one.job?.["result"] && html`<button type="button" class="link" onClick=${() => (shownJob.value = one)}>Show the answer</button>`}
           </div>
           <button type="button" class="quiet small" aria-label=${`Close: ${one.title}`} onClick=${() => forget(one.key)}><${Icon} name="close" /></button>

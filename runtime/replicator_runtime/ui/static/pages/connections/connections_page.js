@@ -5,6 +5,7 @@ import { useResource } from "../../core/resource.js";
 import { ago, time } from "../../core/format.js";
 import { here } from "../../core/router.js";
 import { may } from "../../core/session.js";
+import { CopyAs } from "../../components/copy_button.js";
 import { ConfirmDialog } from "../../components/dialog.js";
 import { Empty, Loading } from "../../components/empty.js";
 import { Icon } from "../../components/icons.js";
@@ -43,5 +44,6 @@ function ListPage({ namespace }) {
           <td><time dateTime=${one.updated} title=${time(one.updated)}>${ago(one.updated)}</time></td>
           <td class="end">${may("operator") && html`<button type="button" class="quiet small" aria-label=${`Delete ${one.name}`} onClick=${() => setLeaving(one)}>Delete</button>`}</td></tr>`,
       )}</tbody></table></div>
-    ${leaving && html`<${ConfirmDialog} title=${`Delete the connection ${leaving.name}?`} effect="Pipelines that were written with it keep their settings." action="Delete connection" onClose=${() => setLeaving(null)} onConfirm=${remove} />`}`;
+    ${leaving && html`<${ConfirmDialog} title=${`Delete the connection ${leaving.name}?`} effect="Pipelines that were written with it keep their settings." action="Delete connection" onClose=${() => setLeaving(null)} onConfirm=${remove}>
+      <${CopyAs} method="DELETE" url=${context(namespace, "connections", leaving.name)} /></${ConfirmDialog}>`}`;
 }

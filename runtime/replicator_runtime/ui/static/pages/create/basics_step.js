@@ -42,7 +42,7 @@ export function BasicsStep({ store, config, edit, control }) {
       <textarea id=${`${id}-text`} value=${config.description ?? ""} onInput=${(/** @type {any} */ event) => edit({ ...config, description: event.target.value })}></textarea>
     </div>
     <p class="actions"><button type="button" class="small" onClick=${() => setImporting(true)}><${Icon} name="upload" />Import JSON</button><small>A pipeline JSON, a CDAP replication job or an export of this page.</small></p>
-    ${importing && html`<${ImportDialog} onClose=${() => setImporting(false)} onImport=${(/** @type {any} */ found) => {
+    ${importing && html`<${ImportDialog} namespace=${store.namespace} into=${true} onClose=${() => setImporting(false)} onImport=${async (/** @type {string} */ _, /** @type {any} */ found) => {
       edit({ ...found, name: store.name || found.name || name });
       setImporting(false);
     }} />`}

@@ -4,7 +4,7 @@ import { all, context, request } from "../../core/api.js";
 import { useResource } from "../../core/resource.js";
 import { ago, counted, time } from "../../core/format.js";
 import { download } from "../../core/commands.js";
-import { here } from "../../core/router.js";
+import { go, here } from "../../core/router.js";
 import { may } from "../../core/session.js";
 import { DataTable } from "../../components/table.js";
 import { ConfirmDialog } from "../../components/dialog.js";
@@ -25,7 +25,7 @@ export default function DraftsPage({ values }) {
   const { namespace } = values;
   const list = useResource((signal) => all(context(namespace, "drafts"), { signal }), [namespace]);
   const [search, setSearch] = useState("");
-  const [open, setOpen] = useState(/** @type {{kind: "import" | "name" | "delete" | "duplicate", draft?: any, config?: any} | null} */ (null));
+  const [open, setOpen] = useState(/** @type {{kind: "import" | "delete" | "duplicate", draft?: any} | null} */ (null));
   const close = () => setOpen(null);
   const create = async (/** @type {string} */ name, /** @type {any} */ config, /** @type {string} */ label) => {
     await request("PUT", context(namespace, "drafts", name), { body: { config: { ...config, name }, label }, create: true });
@@ -33,6 +33,11 @@ export default function DraftsPage({ values }) {
     list.reload();
     say(`Draft ${name} is created`);
   };
+  const take = async (/** @type {string} */ name, /** @type {any} */ config, /** @type {string} */ label) => {
+    await create(name, config, label);
+    go(here("create", name, "basics"));
+  };
+  const copies = (/** @type {string} */ name, /** @type {string} */ label) => html`<${CopyAs} method="PUT" url=${context(namespace, "drafts", name)} body=${{ config: { ...open?.draft?.config, name }, label }} headers=${{ "If-None-Match": "*" }} />`;
   const remove = async (/** @type {any} */ draft) => {
     await request("DELETE", context(namespace, "drafts", draft.name)).then(() => say(`Draft ${draft.name} is deleted`), sayProblem);
     close();
@@ -43,10 +48,11 @@ export default function DraftsPage({ values }) {
   const head = html`<div class="page-head"><h1>Drafts</h1><${CopyAs} method="GET" url=${context(namespace, "drafts")} />
     ${writes && html`<span class="actions"><button type="button" onClick=${() => setOpen({ kind: "import" })}><${Icon} name="upload" />Import</button><a class="button primary" href=${here("create")}><${Icon} name="plus" />Create a pipeline</a></span>`}</div>`;
   const dialogs = html`
-    ${open?.kind === "import" && html`<${ImportDialog} onClose=${close} onImport=${(/** @type {any} */ config) => setOpen({ kind: "name", config })} />`}
-    ${(open?.kind === "name" || open?.kind === "duplicate") && html`<${NameDialog} title=${open.kind === "name" ? "Name of the draft" : `Duplicate ${open.draft.name}`} suggested=${open.kind === "name" ? (open.config.name ?? "") : `${open.draft.name}-copy`} withLabel=${true} label=${open.draft?.label ?? ""}
-      onClose=${close} onName=${(/** @type {string} */ name, /** @type {string} */ label) => create(name, open.config ?? open.draft.config, label)} />`}
-    ${open?.kind === "delete" && html`<${ConfirmDialog} title=${`Delete the draft ${open.draft.name}?`} effect="The draft is gone then. Pipelines that were deployed from it stay as they are." action="Delete draft" onClose=${close} onConfirm=${() => remove(open.draft)} />`}`;
+    ${open?.kind === "import" && html`<${ImportDialog} namespace=${namespace} onClose=${close} onImport=${take} />`}
+    ${open?.kind === "duplicate" && html`<${NameDialog} title=${`Duplicate ${open.draft.name}`} suggested=${`${open.draft.name}-copy`} withLabel=${true} label=${open.draft.label ?? ""} copies=${copies}
+      onClose=${close} onName=${(/** @type {string} */ name, /** @type {string} */ label) => create(name, open.draft.config, label)} />`}
+    ${open?.kind === "delete" && html`<${ConfirmDialog} title=${`Delete the draft ${open.draft.name}?`} effect="The draft is gone then. Pipelines that were deployed from it stay as they are." action="Delete draft" onClose=${close} onConfirm=${() => remove(open.draft)}>
+      <${CopyAs} method="DELETE" url=${context(namespace, "drafts", open.draft.name)} /></${ConfirmDialog}>`}`;
   if (list.problem) return html`${head}<${ProblemBox} problem=${list.problem} retry=${list.reload} />`;
   if (!list.data) return html`${head}<${Loading} />`;
   if (list.data.length === 0) {

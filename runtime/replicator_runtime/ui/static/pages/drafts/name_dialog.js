@@ -8,9 +8,9 @@ import { NAME, NAME_RULE } from "../create/config_edits.js";
 
 /**
  * Asks for a name.
- * @param {{title: string, suggested: string, withLabel?: boolean, label?: string, onClose: () => void, onName: (name: string, label: string) => Promise<void>}} props
+ * @param {{title: string, suggested: string, withLabel?: boolean, label?: string, copies?: (name: string, label: string) => any, onClose: () => void, onName: (name: string, label: string) => Promise<void>}} props
  */
-export function NameDialog({ title, suggested, withLabel, label = "", onClose, onName }) {
+export function NameDialog({ title, suggested, withLabel, label = "", copies, onClose, onName }) {
   const [name, setName] = useState(suggested);
   const [text, setText] = useState(label);
   const [problem, setProblem] = useState(/** @type {any} */ (null));
@@ -26,6 +26,7 @@ export function NameDialog({ title, suggested, withLabel, label = "", onClose, o
       <div class="field"><label for=${`${id}-name`}>Name</label><input id=${`${id}-name`} value=${name} autocomplete="off" spellcheck=${false} aria-invalid=${bad ? "true" : undefined} onInput=${(/** @type {any} */ event) => setName(event.target.value.trim())} />
         ${bad && name && html`<p class="wrong"><${Icon} name="error" />${NAME_RULE}</p>`}</div>
       ${withLabel && html`<div class="field"><label for=${`${id}-label`}>Label</label><input id=${`${id}-label`} value=${text} maxlength="255" autocomplete="off" onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></div>`}
+      ${!bad && copies?.(name, text)}
       ${problem && html`<${ProblemBox} problem=${problem} />`}
     </form>
   </${Dialog}>`;
