@@ -8,7 +8,7 @@
 import { signal } from "../core/html.js";
 
 /** @typedef {{ id: string, event: string, data: string }} ServerEvent */
-/** @typedef {"opening" | "open" | "broken" | "refused" | "paused"} StreamState */
+/** @typedef {"opening" | "open" | "silent" | "broken" | "refused" | "paused"} StreamState */
 
 const SILENCE = 45_000; // the service sends a ping every 15 seconds
 const FIRST_WAIT = 500;
@@ -102,6 +102,13 @@ export class EventStream {
     this.#close();
   }
 
+  /** Open it again at once, also where it is open and brings nothing. */
+  retry() {
+    if (!this.running) return;
+    this.#close();
+    void this.#open();
+  }
+
   #close() {
     clearTimeout(this.timer);
     clearTimeout(this.hiddenTimer);
@@ -165,12 +172,14 @@ export class EventStream {
   async #read(reader, controller) {
     const parser = new EventParser();
     const decoder = new TextDecoder();
-    this.#become("open");
+    // Something in between may have answered, and gather what follows: only one that has brought events is open.
+    if (this.lastId) this.#become("open");
     for (;;) {
       const silence = setTimeout(() => controller.abort(), SILENCE);
       const { done, value } = await reader.read().finally(() => clearTimeout(silence));
       if (done || controller.signal.aborted) return;
       this.failures = 0;
+      this.#become("open");
       for (const event of parser.push(decoder.decode(value, { stream: true }))) {
         if (event.id) this.lastId = event.id; // not the parser's: its event may never become whole
         this.take(event);

@@ -4,6 +4,7 @@ import { signal } from "../core/html.js";
 import { all, context } from "../core/api.js";
 import { EventStream } from "./event_stream.js";
 import { LiveRows } from "./live_rows.js";
+import { Polling } from "./polling.js";
 
 /** @typedef {import("./shapes.js").PipelineItem} PipelineItem */
 
@@ -16,14 +17,17 @@ export class FleetLive {
     /** @type {import("@preact/signals").Signal<unknown>} */
     this.problem = signal(null);
     this.stream = new EventStream(context(namespace, "events"), (event) => this.#take(event));
+    this.polling = new Polling(this.stream, () => this.#refresh());
   }
 
   start() {
     void this.load();
     this.stream.start();
+    this.polling.start();
   }
 
   stop() {
+    this.polling.stop();
     this.stream.stop();
     this.rows.stop();
   }
@@ -37,6 +41,13 @@ export class FleetLive {
     } catch (error) {
       this.problem.value = error;
     }
+  }
+
+  /** Ask for them in place of the stream. */
+  async #refresh() {
+    this.rows.replace(await all(`${context(this.namespace, "pipelines")}?limit=500`));
+    this.problem.value = null;
+    this.loaded.value = true;
   }
 
   /** @param {import("./event_stream.js").ServerEvent} event */

@@ -86,6 +86,19 @@ export class LiveRows {
     this.#apply();
   }
 
+  /**
+   * Rows of an answer that is newer than all that is known: those that it lacks are gone.
+   * @param {Row[]} rows
+   */
+  replace(rows) {
+    const gone = new Set(this.rows.keys());
+    for (const row of rows) {
+      gone.delete(this.keyOf(row));
+      this.put(row);
+    }
+    for (const key of gone) this.remove(key);
+  }
+
   /** @param {string} key */
   remove(key) {
     this.#change(key, undefined);

@@ -4,6 +4,7 @@ import { signal } from "../core/html.js";
 import { all, context, request } from "../core/api.js";
 import { EventStream } from "./event_stream.js";
 import { LiveRows } from "./live_rows.js";
+import { Polling } from "./polling.js";
 import { Samples } from "./samples.js";
 
 /** @typedef {import("./shapes.js").PipelineItem} PipelineItem */
@@ -27,6 +28,7 @@ export class PipelineLive {
     /** @type {Map<string, { at: number, percent: number }>} */
     this.copies = new Map();
     this.stream = new EventStream(this.url("events"), (event) => this.#take(event));
+    this.polling = new Polling(this.stream, () => this.#refresh());
   }
 
   /** @param {...string} parts below the pipeline's address */
@@ -37,9 +39,11 @@ export class PipelineLive {
   start() {
     void this.load();
     this.stream.start();
+    this.polling.start();
   }
 
   stop() {
+    this.polling.stop();
     this.stream.stop();
     this.tables.stop();
   }
@@ -63,6 +67,21 @@ export class PipelineLive {
   async #loadTables() {
     this.tables.fill((await unlessNone(all(`${this.url("tables")}?limit=500`))) ?? []);
     this.tablesLoaded.value = true;
+  }
+
+  /** Ask for all of it in place of the stream. */
+  async #refresh() {
+    const found = await unlessNone(request("GET", this.url()));
+    this.gone.value = !found;
+    if (!found) return;
+    this.item.value = found.data;
+    const status = await unlessNone(request("GET", this.url("status")));
+    if (status && status.data["updated"] !== this.status.peek()?.["updated"]) this.#takeStatus(status.data);
+    const rows = (await unlessNone(all(`${this.url("tables")}?limit=500`))) ?? [];
+    rows.forEach((row) => this.#watchCopy(row));
+    this.tables.replace(rows);
+    this.tablesLoaded.value = true;
+    this.problem.value = null;
   }
 
   /** @param {import("./event_stream.js").ServerEvent} event */

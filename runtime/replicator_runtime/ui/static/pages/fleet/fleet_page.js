@@ -24,7 +24,7 @@ export default function FleetPage({ values, query }) {
   return html`<div class="fleet">
     <div class="page-head"><h1>Pipelines</h1>
       <a class="button primary" href=${here("create")}><${Icon} name="plus" />Create</a></div>
-    <${StaleBanner} stream=${live.stream} />
+    <${StaleBanner} stream=${live.stream} polling=${live.polling} />
     <${Found} live=${live} query=${query} namespace=${namespace} />
     <${Places} />
   </div>`;

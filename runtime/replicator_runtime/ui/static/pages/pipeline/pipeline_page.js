@@ -34,7 +34,7 @@ export default function PipelinePage({ values, query }) {
   return html`<div class="pipeline">
     <p class="crumbs"><a href=${here("pipelines")}>Pipelines</a> <span aria-hidden="true">›</span></p>
     <${Head} live=${live} />
-    <${StaleBanner} stream=${live.stream} />
+    <${StaleBanner} stream=${live.stream} polling=${live.polling} />
     <${Body} live=${live} tab=${tab} query=${query} />
     <${Places} />
   </div>`;
