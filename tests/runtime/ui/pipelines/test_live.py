@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -19,12 +20,17 @@ ROWS_THAT_EXIST = 60
 """Those in view, and some before and after them."""
 
 
-def script_seconds(opened: Tab) -> float:
-    """For how long scripts of the page have run."""
-    session = opened.page.context.new_cdp_session(opened.page)
-    session.send("Performance.enable")
-    metrics: list[dict[str, Any]] = session.send("Performance.getMetrics")["metrics"]
-    return float(next(metric["value"] for metric in metrics if metric["name"] == "ScriptDuration"))
+class Scripting:
+    """How long scripts of a page have run, in seconds of the processor: what else runs on the machine does not count."""
+
+    def __init__(self, opened: Tab) -> None:
+        self._session = opened.page.context.new_cdp_session(opened.page)
+        self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def seconds(self) -> float:
+        """Since the page was opened."""
+        metrics: list[dict[str, Any]] = self._session.send("Performance.getMetrics")["metrics"]
+        return float(next(metric["value"] for metric in metrics if metric["name"] == "ScriptDuration"))
 
 
 def test_service_ends_and_comes_back_while_the_page_is_open(opened: Tab, service: Imitation) -> None:
@@ -89,15 +95,16 @@ def test_a_thousand_tables_that_change_cost_little(opened: Tab, service: Imitati
     rows = opened.page.locator(".vtable-body .vrow")
     expect(opened.page.get_by_text("1,000 of 1,046 tables")).to_be_visible()
     assert rows.count() < ROWS_THAT_EXIST
-    before, seconds = script_seconds(opened), 4
+    scripting = Scripting(opened)
+    before, began, seconds = scripting.seconds(), time.monotonic(), 3
     for second in range(seconds):
         for number in range(1000):
             service.put_table(
                 "shop", examples.row(f"many_{number:04}", rows=second * 1000 + number, lagSeconds=second + 2.0)
             )
         expect(rows.first).to_contain_text(f"{second + 2} s")
-    # A page of 1,000 rows that are drawn again takes seconds; what was measured is 14 ms a second on an idle machine.
-    assert script_seconds(opened) - before < seconds * 0.25
+        opened.page.wait_for_timeout(max(0.0, (began + second + 1 - time.monotonic()) * 1000))
+    assert scripting.seconds() - before < seconds * 0.05
 
 
 def test_ten_thousand_tables_are_found_and_scrolled(opened: Tab, service: Imitation) -> None:
