@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.runtime.ui.browser import Tab, tab
-from tests.runtime.ui.buffering_proxy import BufferingProxy, buffering_proxy
+from tests.runtime.ui.streams.buffering_proxy import BufferingProxy, buffering_proxy
 
 HELD_BACK = "Events do not arrive"
 

@@ -17,8 +17,8 @@ from tests.runtime.ui.test_accessibility import RULES, axe, violations
 from tests.services.postgres.server import PostgresDatabase
 
 ATTACK = "<img src=x onerror=alert(1)>"
-RESULTS = Path(__file__).parents[3] / "bench" / "RESULTS.md"
-ESTIMATE = Path(__file__).parents[3] / "runtime/replicator_runtime/ui/static/pages/create/estimate.js"
+RESULTS = Path(__file__).parents[4] / "bench" / "RESULTS.md"
+ESTIMATE = Path(__file__).parents[4] / "runtime/replicator_runtime/ui/static/pages/create/estimate.js"
 
 
 @pytest.fixture
