@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,13 +72,16 @@ class Observation:
         except Exception as error:  # noqa: BLE001 - of one pipeline; the others are shown
             return Seen(error=unreadable(error))
 
-    def look_at(self, rows: Iterable[Pipeline]) -> None:
-        """Look at many at once: about a second in all, however many do not answer. Raises nothing."""
-        readers: list[StateReader] = []
+    def look_at(self, rows: Iterable[Pipeline]) -> list[Summary]:
+        """What the list shows of many, looked at at once: about a second in all, however many do not answer. Raises nothing."""
+        found: list[_Observed | Summary] = []
         for row in rows:
-            with suppress(Exception):  # shown when it is looked at
-                readers.append(self._of(row).reader)
-        self._looks.seen(readers)
+            try:
+                found.append(self._of(row))
+            except Exception as error:  # noqa: BLE001 - of one pipeline; the others are shown
+                found.append(_unreadable(error))
+        seen = iter(self._looks.seen(one.reader for one in found if isinstance(one, _Observed)))
+        return [self._summarized(one, next(seen)) if isinstance(one, _Observed) else one for one in found]
 
     def rows(self, namespace: str, name: str) -> Mapping[str, Mapping[str, Any]]:
         """The tables of a pipeline as they are listed, by id.
@@ -101,14 +103,16 @@ class Observation:
         except Exception as error:  # noqa: BLE001 - of one pipeline; the others are shown
             return _unreadable(error)
         (seen,) = self._looks.seen([one.reader])
+        return self._summarized(one, seen)
+
+    def _summarized(self, one: _Observed, seen: Seen) -> Summary:
         with self._lock:
             if one.seen is not seen or one.summary is None:
                 one.seen, one.summary = seen, summary_of(seen)
             return one.summary
 
-    def text(self, row: Pipeline, version: object, make: Callable[[], str]) -> str:
+    def text(self, row: Pipeline, summary: Summary, version: object, make: Callable[[], str]) -> str:
         """The JSON of a pipeline's list item, made again when `version` or what is known of its state is another than before."""
-        summary = self.summary(row)
         key = (row.namespace, row.name)
         with self._lock:
             known = self._texts.get(key)

@@ -55,16 +55,18 @@ def list_texts(
         found = session.execute(query.order_by(Pipeline.name).limit(limit)).all()
     if after is None and limit is None:
         context.observation.keep(((namespace, row.name) for row, _ in found), namespace)
-    context.observation.look_at(row for row, _ in found)
-    return [(row.name, _text(context, row, newest)) for row, newest in found]
+    summaries = context.observation.look_at(row for row, _ in found)
+    return [(row.name, _text(context, row, newest, of)) for (row, newest), of in zip(found, summaries, strict=True)]
 
 
-def _text(context: ServiceContext, row: Pipeline, instance: Instance | None) -> str:
+def _text(context: ServiceContext, row: Pipeline, instance: Instance | None, summary: Summary) -> str:
     now = datetime.now(UTC)
     wanted, newest = Wanted(row.wanted), None if instance is None else newest_from(instance)
     shown = (state_of(wanted, newest, now), decide(wanted, newest, now).again_at)
     version = (row.version, row.created, row.updated, row.wanted, newest, shown, context.supervisor.lasting_refusal)
-    return context.observation.text(row, version, lambda: item(context, row, instance).model_dump_json(by_alias=True))
+    return context.observation.text(
+        row, summary, version, lambda: item(context, row, instance, summary).model_dump_json(by_alias=True)
+    )
 
 
 def stream_items(context: ServiceContext, namespace: str) -> dict[str, str]:
@@ -119,10 +121,12 @@ def no_pipeline(namespace: str, name: str) -> ProblemError:
     )
 
 
-def item(context: ServiceContext, row: Pipeline, instance: Instance | None) -> PipelineItem:
-    """What is shown of a pipeline now."""
+def item(
+    context: ServiceContext, row: Pipeline, instance: Instance | None, summary: Summary | None = None
+) -> PipelineItem:
+    """What is shown of a pipeline now; `summary` is what is known of its state, where that was looked at already."""
     newest, wanted, now = None if instance is None else newest_from(instance), Wanted(row.wanted), datetime.now(UTC)
-    summary = context.observation.summary(row)
+    summary = summary or context.observation.summary(row)
     shown = PipelineItem(
         **_fields(summary),
         namespace=row.namespace,
