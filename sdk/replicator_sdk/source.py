@@ -360,6 +360,19 @@ class DeltaSource(NamesDatasets, ABC, Generic[ConfigT_co]):
         """
         self.check_log(offset, namespace=namespace, name=name)
 
+    def check_state(self, offset: Offset, stored: StoredState) -> None:
+        """Check that what this source has kept in state reaches back to `offset`; before a rewind. Connects to nothing, changes nothing.
+
+        A source that forgets what only older offsets need, or begins it at a later offset, overrides it. By default nothing is found.
+
+        Args:
+            offset: Where the log is to be read from again.
+            stored: What the replicator has stored of this source.
+
+        Raises:
+            HistoryLostError: When a reader could not go on from `offset`.
+        """
+
     def create_clean_up(
         self,
         *,

@@ -116,6 +116,13 @@ class MySqlSource(DeltaSource[MySqlConfig]):
         with self.endpoint().session() as connection, diagnosed("looking at the log"):
             check_readable(connection, origin_of(connection), offset)
 
+    def check_state(self, offset: Offset, stored: StoredState) -> None:
+        """Check that the schema history knows what tables were at `offset`."""
+        from replicator_source_mysql.streaming.schema_tracker import HISTORY_KEY, stored_history
+
+        assert isinstance(offset, MySqlOffset)
+        stored_history(stored.get_state(HISTORY_KEY), offset).check_reaches(offset.reading_from)
+
     def create_clean_up(
         self,
         *,

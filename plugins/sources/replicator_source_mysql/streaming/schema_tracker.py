@@ -114,15 +114,7 @@ class SchemaTracker:
         Raises:
             HistoryLostError: When the history is gone from state.
         """
-        stored = self._context.get_state(HISTORY_KEY)
-        if stored is None:
-            raise HistoryLostError(
-                "the schema history is gone from state, and without it the log cannot be decoded",
-                code="RPL-3791",
-                position=str(offset),
-                hint=f"restore the state folder, or {COPY_AGAIN}",
-            )
-        self._history = SchemaHistory.load(stored)
+        self._history = stored_history(self._context.get_state(HISTORY_KEY), offset)
         self._history.rewind(offset)
         self._decisions.resume()
         self._later = _load_later(self._context.get_state(LATER_KEY))
@@ -241,6 +233,22 @@ class SchemaTracker:
     def _save_later(self) -> None:
         stored = [{"taken": later.is_taken, **later.baseline.to_json()} for later in self._later]
         self._context.put_state(LATER_KEY, zlib.compress(json.dumps(stored).encode()))
+
+
+def stored_history(stored: bytes | None, offset: MySqlOffset) -> SchemaHistory:
+    """The history as it is kept in state under `HISTORY_KEY`.
+
+    Raises:
+        HistoryLostError: RPL-3791 when it is gone; as `SchemaHistory.load`.
+    """
+    if stored is None:
+        raise HistoryLostError(
+            "the schema history is gone from state, and without it the log cannot be decoded",
+            code="RPL-3791",
+            position=str(offset),
+            hint=f"restore the state folder, or {COPY_AGAIN}",
+        )
+    return SchemaHistory.load(stored)
 
 
 def _name_mode(connection: pymysql.Connection[Any]) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.rewind.choice import Wanted, choose, newest_until
+from replicator_runtime.engine.run_state.plugin_contexts import kept_by_source
 from replicator_sdk import Position, RewindableConsumer
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError
 
@@ -86,12 +87,22 @@ def rewindable(consumer: EventConsumer) -> RewindableConsumer:
 
 
 def check_log(run: Run, choice: Choice) -> None:
-    """See that the source still has the log after the offset.
+    """See that the source still has the log after the offset, and that what is stored of the source reaches back to it.
 
     Raises:
-        HistoryLostError: RPL-1275 when it has not.
+        HistoryLostError: RPL-1275 when it has not, RPL-1286 when it does not.
         ReplicatorError: As the source cannot be asked.
     """
+    try:
+        run.pipeline.source.check_state(choice.offset, kept_by_source(run))
+    except HistoryLostError as error:
+        raise HistoryLostError(
+            f"what is stored of the source's tables begins after {choice.offset}, as after a `heal`: the log from there on could"
+            f" not be decoded ({error.code})",
+            code="RPL-1286",
+            position=str(choice.offset),
+            hint=_LATER,
+        ) from error
     try:
         run.pipeline.source.check_log(choice.offset, namespace=run.config.namespace, name=run.config.name)
     except HistoryLostError as error:

@@ -36,6 +36,11 @@ def stored_by_source(pipeline: Pipeline, directory: ReplicatorDirectory) -> Stor
     return StoredState(offset, lambda key: states.get(source_key(key)))
 
 
+def kept_by_source(run: Run) -> StoredState:
+    """What a run has, and those before it have stored, of the source."""
+    return StoredState(lambda: run.saved_offset, lambda key: run.store.get(source_key(key)))
+
+
 class SourceContext(DeltaSourceContext):
     """The source's context of one run.
 

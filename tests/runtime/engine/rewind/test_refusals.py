@@ -17,20 +17,25 @@ from replicator_runtime.engine.rewind.choice import Choice, Wanted, choose
 from replicator_runtime.engine.rewind.plan import _begins_after
 from replicator_runtime.engine.rewind.rewind import rewind
 from replicator_runtime.engine.run_state.open_run import open_run
+from replicator_runtime.engine.run_state.plugin_contexts import source_key
 from replicator_runtime.engine.worker import run
 from replicator_runtime.stored_forms import REWIND
 from replicator_sdk import EarlierVersion, Position, TableProgress
 from replicator_sdk.errors import HistoryLostError, NeedsUserError
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_source_mysql import MySqlOffset
+from replicator_source_mysql.ddl.history.schema_history import SchemaHistory
+from replicator_source_mysql.streaming.schema_tracker import HISTORY_KEY
 from replicator_source_postgres import PostgresSource
 from replicator_state import ReplicatorDirectory, SavedOffset
 from tests.runtime.engine import in_memory_target
+from tests.runtime.engine.next_steps.test_servers import ServerShop, mariadb
 from tests.runtime.engine.test_run import Host, Shop, change, fill, shop
 
 if TYPE_CHECKING:
     from tests.services.postgres.server import PostgresDatabase
 
-__all__ = ["shop"]
+__all__ = ["mariadb", "shop"]
 
 
 def directory(shop: Shop) -> ReplicatorDirectory:
@@ -90,6 +95,27 @@ def test_a_log_that_was_purged(shop: Shop) -> None:
     found = used(shop)
     shop.sql("UPDATE _replicator_facts SET value = 30 WHERE name = 'pruned'")
     assert_refused(shop, Wanted(found[-1]), r"RPL-1275.*RPL-3506.*choose a later offset")
+
+
+def test_a_schema_history_that_begins_after_the_offset(mariadb: ServerShop) -> None:
+    """As a `heal` leaves it; the log itself is there."""
+    mariadb.run()
+    mariadb.database.execute("UPDATE customers SET name = 'later'")
+    mariadb.run()
+    newest, *_, oldest = [e.name for e in ReplicatorDirectory(mariadb.state, "default", "shop").offsets().history()]
+    with open_run(mariadb.pipeline()) as opened:
+        opened.load_offset()
+        stored = opened.store.get(source_key(HISTORY_KEY))
+        assert stored is not None
+        assert isinstance(opened.saved_offset, MySqlOffset)
+        history = SchemaHistory.load(stored)
+        history.prune(opened.saved_offset)
+        opened.store.put(source_key(HISTORY_KEY), history.dump())
+    with pytest.raises(HistoryLostError, match=r"RPL-1286.*RPL-3753.*replicator offsets list"):
+        rewind(mariadb.pipeline(), Wanted(oldest), lambda plan: None)
+    with pytest.raises(NeedsUserError, match="RPL-1274"):  # there the history begins, and only the target says no
+        rewind(mariadb.pipeline(), Wanted(newest), lambda plan: None)
+    mariadb.three_runs()
 
 
 def test_an_unreadable_offset(shop: Shop) -> None:

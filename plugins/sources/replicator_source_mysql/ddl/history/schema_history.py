@@ -184,13 +184,7 @@ class SchemaHistory:
         Raises:
             HistoryLostError: RPL-3753 when what was valid there is forgotten.
         """
-        if self._from is not None and position < self._from:
-            raise HistoryLostError(
-                "the schema history no longer knows what tables were at the saved offset: files of several backups were put together",
-                code="RPL-3753",
-                position=str(position),
-                hint=f"put back all files of the state folder as they were at one moment, or {COPY_AGAIN}",
-            )
+        self.check_reaches(position)
         self._followed = {name: since for name, since in self._followed.items() if not position < since}
         tables = [timeline.rewind(position) for timeline in self._tables.values()]
         databases = [timeline.rewind(position) for timeline in self._databases.values()]
@@ -198,14 +192,29 @@ class SchemaHistory:
             self.revision += 1
         self._restore()
 
+    def check_reaches(self, position: Place) -> None:
+        """Check that it knows what was valid at `position`.
+
+        Raises:
+            HistoryLostError: RPL-3753 when that is forgotten, or from before it began.
+        """
+        if self._from is not None and position < self._from:
+            raise HistoryLostError(
+                "the schema history no longer knows what tables were at the saved offset: files of several backups were put together",
+                code="RPL-3753",
+                position=str(position),
+                hint=f"put back all files of the state folder as they were at one moment, or {COPY_AGAIN}",
+            )
+
     @property
     def steps(self) -> int:
         """How many definitions it holds, those of dropped tables included: what `dump` costs."""
         return sum(map(len, self._tables.values())) + sum(map(len, self._databases.values()))
 
     def prune(self, position: Place) -> None:
-        """Forget what is not needed to read on from `position` or any later one."""
-        self._from = position
+        """Forget what is not needed to read on from `position` or any later one. What it does not know from before stays unknown."""
+        if self._from is None or self._from < position:  # an offset from before a heal may be kept
+            self._from = position
         for timeline in self._tables.values():
             timeline.prune(position)
         for charsets in self._databases.values():

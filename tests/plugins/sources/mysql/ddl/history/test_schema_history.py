@@ -121,6 +121,18 @@ def test_what_is_older_than_the_committed_position_is_forgotten_and_what_is_vali
         history.rewind(at(399))
 
 
+def test_what_is_before_its_beginning_stays_unknown_when_it_forgets_up_to_an_earlier_offset() -> None:
+    """As after a heal: it begins at a later offset, and earlier ones are still kept."""
+    history = begin()
+    history.prune(at(99))
+    history = SchemaHistory.load(history.dump())
+    for go_back in (history.check_reaches, history.rewind):
+        with pytest.raises(HistoryLostError, match="RPL-3753"):
+            go_back(at(99))
+    history.rewind(at(100))
+    assert history.tables() == [T]
+
+
 @pytest.mark.parametrize("text", ["alter table t frobnicate 'secret'", "something 'secret'"])
 def test_a_table_touched_by_what_is_not_understood_is_an_error_from_there_on(text: str) -> None:
     history = begin()
