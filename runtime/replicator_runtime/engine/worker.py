@@ -21,7 +21,13 @@ from replicator_runtime.engine.planning.planner import plan_of_run
 from replicator_runtime.engine.repair.command import REPAIRS
 from replicator_runtime.engine.rewind.rewind import finish_rewind
 from replicator_runtime.engine.run_state.attempt_end import PlanOutOfDate, Rejoin, SnapshotsStopped
-from replicator_runtime.engine.run_state.error_policy import Verdict, as_replicator_error, java_ended, verdict
+from replicator_runtime.engine.run_state.error_policy import (
+    Verdict,
+    as_replicator_error,
+    fit_next_step,
+    java_ended,
+    verdict,
+)
 from replicator_runtime.engine.run_state.open_run import delete_former_rows, keeping_lease, open_run
 from replicator_runtime.engine.run_state.request_watch import watching_requests
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
@@ -136,6 +142,7 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
         return RunResult(run.run_id, reached, str(run.saved_offset or ""), run.saved_sequence)
     except Exception as failure:
         error = failure
+        fit_next_step(failure, run.pipeline.source)
         run.progress.set_phase("failed", redact(summary(failure)))
         raise
     finally:

@@ -33,6 +33,12 @@ HERE_ONLY = frozenset({"assess", "notifications test", "run", "tables", "validat
 """Commands that no service is asked to do; of the others a service does those with a name, too."""
 _OF_TABLES = "table "
 _COMMAND = re.compile(r"`replicator ([^`]+)`")
+_COPY = re.compile(r"`replicator table resync NAME TABLE…?(?: --in-place)?`")
+_REFILL = "`replicator reset PIPELINE`"
+_WHAT_REFILLS = (
+    "; this source copies no single table: every table is emptied and filled from what the log has, so where that is not all,"
+    " let the program that writes the log snapshot its tables again first"
+)
 _PIPELINE = frozenset({"NAME", "PIPELINE"})
 
 
@@ -104,6 +110,13 @@ def completed(text: str, table: str | None = None) -> str:
     """
     subject = _subject
     return _COMMAND.sub(lambda found: f"`replicator {_completed(found[1], subject, table or subject.table)}`", text)
+
+
+def without_copies(text: str) -> str:
+    """A next step for a source that takes no snapshots: what copies a table again there is to read the log from its beginning."""
+    found = _COPY.sub(_REFILL, text)
+    is_said = found == text or text.count(_REFILL) > 0
+    return found if is_said else found + _WHAT_REFILLS
 
 
 def _completed(command: str, subject: Subject, table: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from replicator_runtime.observability.next_steps import Subject, completed, set_subject
+from replicator_runtime.observability.next_steps import Subject, completed, set_subject, without_copies
 
 FILE = Subject("shop/orders.json")
 
@@ -62,3 +62,19 @@ def test_a_file_without_the_usual_ending_is_a_file(tmp_path: Path) -> None:
     file.write_text("{}")
     set_subject(Subject(str(file)))
     assert completed("`replicator reset PIPELINE`") == f"`replicator reset {file}`"
+
+
+@pytest.mark.parametrize("command", ["NAME TABLE", "NAME TABLE --in-place", "NAME TABLE…", "NAME TABLE… --in-place"])
+def test_a_copy_of_one_table_is_another_step_where_the_source_makes_none(command: str) -> None:
+    found = without_copies(f"put it back; or copy it again: `replicator table resync {command}`")
+    assert found.startswith(
+        "put it back; or copy it again: `replicator reset PIPELINE`; this source copies no single table"
+    )
+    assert without_copies(found) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["", "`replicator table resync`, in the pipeline that writes it", "`replicator heal PIPELINE`"]
+)
+def test_another_step_stays_as_it_is(text: str) -> None:
+    assert without_copies(text) == text

@@ -11,14 +11,16 @@ from replicator_runtime.engine.planning.plan import Plan, Step, StepKind
 from replicator_runtime.engine.planning.start_step import first_start_step, start_step
 from replicator_runtime.engine.planning.table_steps import NotListedError, TableSteps
 from replicator_runtime.engine.preparation.description import selected_part
+from replicator_runtime.engine.run_state.error_policy import makes_copies
 from replicator_runtime.engine.tables.table_store import TableStore
+from replicator_runtime.observability.next_steps import without_copies
 from replicator_runtime.setting_edits import edited_settings
 from replicator_runtime.stored_forms import ONLY_COPIED
 from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from replicator_runtime.config import Pipeline, SelectedTable
@@ -41,7 +43,7 @@ def stored_plan(pipeline: Pipeline, directory: ReplicatorDirectory) -> Plan:
         if not directory.generations():
             none = TableSteps({}, None, pipeline.selection, None, planner.described)
             start = first_start_step(pipeline)
-            return Plan((*start, *planner.new_tables(none, since=_since(start))), True)
+            return Plan(planner.fitting([*start, *planner.new_tables(none, since=_since(start))]), True)
         read = pipeline.source.offset_type.from_fields
         store = directory.states().scoped("runtime")
         tables, saved = TableStore(store, read), directory.offsets().latest()
@@ -52,7 +54,7 @@ def stored_plan(pipeline: Pipeline, directory: ReplicatorDirectory) -> Plan:
         new = planner.new_tables(steps, tables, since=_since(start if saved is None else []))
         found = [*planner.settings(store, tables.selection), *start, *known, *new]
         first = not tables.records and tables.selection is None
-        return Plan(tuple(map(planner.with_cost, found)), first, directory.generation)
+        return Plan(planner.fitting([planner.with_cost(step) for step in found]), first, directory.generation)
 
 
 def plan_of_run(run: Run) -> Plan:
@@ -68,7 +70,7 @@ def plan_of_run(run: Run) -> Plan:
         steps = planner.table_steps(tables, run.saved_offset)
         start = [] if run.saved_offset is None else start_step(run.pipeline, tables.selection)
         found = (*planner.settings(run.store, tables.selection), *start, *map(planner.in_mode, steps.of_known()))
-    return Plan(found, generation=run.generation)
+        return Plan(planner.fitting(found), generation=run.generation)
 
 
 class _Planner:
@@ -89,6 +91,12 @@ class _Planner:
     def table_steps(self, tables: TableStore, saved_offset: Offset | None) -> TableSteps:
         """Of the stored tables."""
         return TableSteps(tables.records, tables.selection, self._pipeline.selection, saved_offset, self.described)
+
+    def fitting(self, steps: Iterable[Step]) -> tuple[Step, ...]:
+        """The steps, with suggestions that the source can do."""
+        if makes_copies(self._pipeline.source):
+            return tuple(steps)
+        return tuple(replace(step, suggestion=without_copies(step.suggestion)) for step in steps)
 
     def settings(self, store: StateStore, before: Mapping[str, Any] | None) -> list[Step]:
         """The steps of edited settings."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.engine.run_state.unknown_errors import NEXT_STEP, summary
+from replicator_runtime.observability.next_steps import without_copies
+from replicator_sdk import DeltaSource
 from replicator_sdk.errors import (
     BugError,
     ConfigError,
@@ -56,6 +58,17 @@ def belongs_to_table(error: Exception, table: TableId, *, isolate: bool) -> bool
     if isinstance(error, ReplicatorError):
         error.table = error.table or str(table)
     return verdict(error, isolate=isolate) is Verdict.TABLE
+
+
+def fit_next_step(error: BaseException, source: DeltaSource[Any]) -> None:
+    """Have the next step of `error` be one that `source` can do: targets advise a copy of a table, and not every source makes one."""
+    if isinstance(error, ReplicatorError) and not makes_copies(source):
+        error.hint = without_copies(error.hint)
+
+
+def makes_copies(source: DeltaSource[Any]) -> bool:
+    """Whether the source has a reader of snapshots."""
+    return type(source).create_snapshot_reader is not DeltaSource.create_snapshot_reader
 
 
 def java_ended(error: BaseException) -> RetryableError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_runtime.engine.run_state.error_policy import fit_next_step
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.run_state.run import Run
 from replicator_runtime.observability.kept_log import keeping_log
@@ -83,7 +84,7 @@ def open_run(
     log_is_kept = keeping_log(directory.logs(lease), pipeline.config.logs, run_id)
     try:
         with nullcontext() if deleting else log_is_kept:
-            yield Run(
+            run = Run(
                 pipeline=pipeline,
                 run_id=run_id,
                 generation=directory.generation,
@@ -101,6 +102,11 @@ def open_run(
                 lineage=Lineage(),
                 spark_begun=spark,
             )
+            try:
+                yield run
+            except ReplicatorError as error:
+                fit_next_step(error, pipeline.source)
+                raise
     finally:
         lease.release()
         set_run()

@@ -13,6 +13,7 @@ import structlog
 
 from replicator_runtime.engine.counting.change_totals import ChangeTotals
 from replicator_runtime.engine.letters.dead_letters import DeadLetters
+from replicator_runtime.engine.run_state.error_policy import fit_next_step
 from replicator_runtime.engine.run_state.spark_handle import SparkHandle
 from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.tables.archiving import NoArchive
@@ -167,7 +168,11 @@ class Run:
         return frozenset() if record is None else frozenset(column.name for column in record.kept_columns)
 
     def failed(self, table: TableId | None, error: Exception, *, retried_in: float | None = None) -> None:
-        """Count a failure: of one table, or of the run as a whole; `retried_in` is the wait before the next try, in seconds."""
+        """Count a failure: of one table, or of the run as a whole; `retried_in` is the wait before the next try, in seconds.
+
+        The next step of `error` becomes one that the source can do.
+        """
+        fit_next_step(error, self.pipeline.source)
         code = getattr(error, "code", "")
         self.metrics.count(f"{FAILURES}{code or 'RPL-9015'}", table=table)
         if retried_in is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,10 +14,10 @@ from replicator_runtime.engine.control.reset import reset
 from replicator_runtime.engine.preparation import created_tables
 from replicator_runtime.engine.tables import table_creation
 from replicator_sdk import DDLEvent, DDLOperation, EventConsumer, Position, failpoint
-from replicator_sdk.errors import NeedsUserError, ReplicatorError
+from replicator_sdk.errors import NeedsUserError, ReplicatorError, SchemaDriftError
 from replicator_sdk.testing.histories.values import difference
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
-from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget
+from replicator_sdk.testing.in_memory.target import MemoryConsumer, MemoryStore, MemoryTarget
 from tests.follows import follows
 from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from replicator_sdk import DMLEvent
+    from replicator_sdk import DMLEvent, SliceChanges, SliceOutcome
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +131,35 @@ def test_a_lost_state_is_still_refused(rewritten: Rewritten) -> None:
     rewritten.begin_log_again()
     reset(build_pipeline(rewritten.document(), host=Host(MemoryTarget)), state_was_lost=True)  # type: ignore[arg-type]
     go_on(rewritten)
+
+
+def test_what_a_target_advises_of_one_table_is_something_that_this_source_can_do(
+    rewritten: Rewritten, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewritten.run()
+    rewritten.shop.trade(40)
+    apply = MemoryConsumer.apply_slice
+
+    def refuse(self: MemoryConsumer, changes: SliceChanges) -> SliceOutcome:
+        table = min(changes.tables)
+        hint = "copy the table again: `replicator table resync NAME TABLE`"
+        error = SchemaDriftError("other columns", code="RPL-6405", table=str(table), hint=hint)
+        outcome = apply(self, replace(changes, tables={t: s for t, s in changes.tables.items() if t != table}))
+        return replace(outcome, failures={**outcome.failures, table: error})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryConsumer, "apply_slice", refuse)
+        with pytest.raises(SchemaDriftError, match=r"RPL-6405.*replicator reset PIPELINE.*snapshot its tables again"):
+            rewritten.run()
+    [shown] = (rewritten.folder / "state").rglob("state.json")
+    assert "RPL-6405" in shown.read_text()
+    assert "table resync" not in shown.read_text()
+    rewritten.reset()
+    for _ in range(2):
+        rewritten.run()
+        rewritten.assert_equal()
+        rewritten.shop.trade(20)
+        rewritten.shop.grow()
 
 
 class RowConsumer(EventConsumer):
