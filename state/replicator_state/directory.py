@@ -113,7 +113,7 @@ class ReplicatorDirectory:
             return
         try:
             owner = self._home.path.owner()
-        except (FileNotFoundError, KeyError):
+        except (FileNotFoundError, NotADirectoryError, KeyError):  # what reads it says so
             return
         if owner != "root":
             raise NeedsUserError(
