@@ -104,16 +104,14 @@ class StateStore:
         return self._values.numbers
 
     def check_numbers(self, numbers: Mapping[str, int], *, together: Collection[Collection[str]] = ()) -> None:
-        """Refuse values that are older than when an offset was saved: what happened between would be forgotten without a trace.
-
-        A value that is not there passes: whoever needs it says so.
+        """Refuse values that are older than when an offset was saved, or missing: what they knew would be forgotten without a trace.
 
         Args:
             numbers: As the offset was saved with them (`numbers`).
             together: Keys of values of which the newest one counts, since it has what the others lack.
 
         Raises:
-            HistoryLostError: RPL-7125 when one is older.
+            HistoryLostError: RPL-7125 when one is older, or missing.
             ReplicatorError: As `read`.
         """
         groups = [[self._name(key) for key in keys] for keys in together]
@@ -122,8 +120,9 @@ class StateStore:
             expected = max(numbers.get(name, 0) for name in group)
             found = [self._values.load(name) for name in group] if expected else []
             newest = max((value.number for value in found), default=0)
-            if newest < expected and any(value.value is not None for value in found):
-                raise _older(group[0], newest, expected, self._folder.place)
+            if newest < expected:
+                is_missing = all(value.value is None for value in found)
+                raise _older(group[0], newest, expected, self._folder.place, is_missing=is_missing)
         self._values.expect(numbers)
 
     def refuse_older(self, key: str, than: str) -> None:
@@ -228,11 +227,13 @@ class StateStore:
         return name
 
 
-def _older(name: str, found: int, expected: int, place: str) -> HistoryLostError:
-    when = f"of {moment(found):%Y-%m-%d %H:%M:%S} UTC" if found else "of an earlier release"
+def _older(name: str, found: int, expected: int, place: str, *, is_missing: bool) -> HistoryLostError:
+    when = (
+        f"of {moment(found):%Y-%m-%d %H:%M:%S} UTC" if found else "missing" if is_missing else "of an earlier release"
+    )
     return HistoryLostError(
         f"the state value {name} at {place} is {when}, and the newest offset was saved with one of {moment(expected):%Y-%m-%d %H:%M:%S} UTC:"
-        " its newest file is damaged, or files of several moments were put together",
+        " its newest file is damaged or gone, or files of several moments were put together",
         code="RPL-7125",
         hint=_ONE_MOMENT,
     )

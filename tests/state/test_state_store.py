@@ -144,6 +144,26 @@ def test_a_value_older_than_the_offset_is_refused_whether_damaged_or_of_another_
     assert list(numbers.values()) == sorted(numbers.values())
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_a_value_that_is_missing_altogether_is_refused_as_an_older_one_is(
+    directory: ReplicatorDirectory, folder: Folder, together: bool
+) -> None:
+    with held(directory.acquire("one")) as lease:
+        store = directory.states(lease).scoped("runtime")
+        store.put("whole", b"one", numbered=True)
+        numbers = store.numbers()
+    for name in folder.names("state-"):
+        folder.remove(name)
+    groups = [("whole", "changes")] if together else []
+    for _ in range(3):  # also once it was adopted that there is none
+        with held(directory.acquire("later")) as lease:
+            store = directory.states(lease).scoped("runtime")
+            with pytest.raises(HistoryLostError, match=r"RPL-7125.*state-runtime\S*whole.* is missing"):
+                store.check_numbers(numbers, together=groups)
+    with held(directory.acquire("never")) as lease:
+        directory.states(lease).scoped("runtime").check_numbers({}, together=groups)
+
+
 def test_of_values_that_belong_together_the_newest_one_counts(directory: ReplicatorDirectory, folder: Folder) -> None:
     with held(directory.acquire("one")) as lease:
         store = directory.states(lease)

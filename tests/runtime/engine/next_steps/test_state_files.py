@@ -51,18 +51,30 @@ def copied_while_it_ran(shop: ServerShop, key: str, backup: Path) -> None:
         shutil.copy(before, file)
 
 
+def missing(shop: ServerShop, key: str) -> None:
+    """A backup had no file of the value."""
+    files = [
+        file for file in Path(shop.state).rglob("state-*") if key in file.name and not file.name.startswith("damaged")
+    ]
+    assert files
+    for file in files:
+        file.unlink()
+
+
 @follows("RPL-7125")
 @pytest.mark.parametrize("key", ["schema-history", "engine-tables"])
-@pytest.mark.parametrize("is_damaged", [True, False], ids=["damaged", "copied while it ran"])
+@pytest.mark.parametrize("why", ["damaged", "copied while it ran", "missing"])
 def test_a_state_whose_values_are_older_than_its_offset_is_refused_until_a_reset(
-    mariadb: ServerShop, tmp_path: Path, key: str, is_damaged: bool
+    mariadb: ServerShop, tmp_path: Path, key: str, why: str
 ) -> None:
     mariadb.run()
     backup = shutil.copytree(mariadb.state, tmp_path / "backup")
     change(mariadb)
     mariadb.run()
-    if is_damaged:
+    if why == "damaged":
         damaged(mariadb, key)
+    elif why == "missing":
+        missing(mariadb, key)
     else:
         copied_while_it_ran(mariadb, key, backup)
     after(mariadb)
