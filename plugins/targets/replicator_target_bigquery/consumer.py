@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from replicator_sdk.authoring.table_ownership import owner_of
@@ -66,7 +67,9 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         with target.lock:
             target.forget()
             state = target.state()
-            return None if state.dropped else state.progress
+            if state.progress is None or state.dropped:
+                return None
+            return replace(state.progress, replaced=target.is_replaced())
 
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply a change of structure; its position is committed once all of it is done."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from replicator_sdk.errors import BugError, SchemaDriftError
@@ -22,6 +23,8 @@ class CdcDDL(TableDDL):
             raise BugError("a TRUNCATE_TABLE without a schema", code="RPL-6552", table=str(event.table))
         table = self._table
         found = table.found()
+        row = table.row(table.state().progress, "truncate")
+        table.commit(replace(row, place=None))  # another table comes in its place, by this run or by the next
         table.session.catalogue.drop(table.ref.id, event.table)
         table.changed()
         table.ensure_created(event.schema, replacing=True, like=found.fields if found is not None else ())

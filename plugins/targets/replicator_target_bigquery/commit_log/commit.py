@@ -47,6 +47,26 @@ COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Which table and which commit log a commit was written to, by when both were created, in milliseconds since 1970.
+
+    A table that has another time beside the same log was put there by another program: an older state of it, by time travel or
+    from a table snapshot, or any other. Where a whole dataset was copied, both have other times.
+
+    Attributes:
+        table: Of the table.
+        log: Of `_replicator_commits`.
+    """
+
+    table: int
+    log: int
+
+    def is_replaced_by(self, other: Place) -> bool:
+        """Whether `other`, which is there now, is another table beside the same log."""
+        return self.log == other.log and self.table != other.table
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """One row.
 
@@ -61,6 +81,7 @@ class Commit:
         chunks: Indexes of snapshot chunks in the table, also once the snapshot is finished.
         note: For `LOADING` the load job's name, for `APPENDING` the stream's, for `DDL_BEGUN` the columns before, for
             `COMMITTED` the former columns that are kept, if there are any.
+        place: Which table it is of; None when that is not known, as of commits of earlier releases.
     """
 
     revision: int
@@ -72,6 +93,7 @@ class Commit:
     progress: TableProgress | None = None
     chunks: frozenset[int] = frozenset()
     note: str = ""
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +125,11 @@ class TableState:
     def progress(self) -> TableProgress | None:
         """How far the table is."""
         return self.last.progress if self.last else None
+
+    @property
+    def place(self) -> Place | None:
+        """Which table the last commit is of; None when that is not known, or while a change of structure is incomplete."""
+        return self.last.place if self.last and not self.dropped and self.altering is None else None
 
     @property
     def dropped(self) -> bool:

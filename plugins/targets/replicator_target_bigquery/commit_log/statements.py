@@ -10,11 +10,14 @@ from typing import Any, Final
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import PROGRESS_FORM, TableProgress
-from replicator_target_bigquery.commit_log.commit import COLUMNS, WITHOUT_DATA, Commit, TableState
+from replicator_target_bigquery.commit_log.commit import COLUMNS, WITHOUT_DATA, Commit, Place, TableState
 from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.sql.text import text
 
 _KEPT_DAYS: Final = 7
+_PLACE: Final = (
+    "place"  # within `progress`: a log of an earlier release has no column for it, and earlier releases pass over it
+)
 
 
 def rows_of(ref: TableRef) -> str:
@@ -91,7 +94,7 @@ def read_rows(rows: Sequence[Mapping[str, Any]], read_offset: Callable[[Mapping[
 
 
 def _values(ref: TableRef, row: Commit) -> list[str]:
-    progress = "NULL" if row.progress is None else text(json.dumps(_stored(row.progress)))
+    progress = "NULL" if row.progress is None else text(json.dumps(_stored(row.progress, row.place)))
     return [
         text(ref.table),
         str(row.revision),
@@ -126,9 +129,11 @@ def unpacked(stored: Sequence[int | list[int]]) -> frozenset[int]:
     return frozenset(found)
 
 
-def _stored(progress: TableProgress) -> dict[str, Any]:
+def _stored(progress: TableProgress, place: Place | None) -> dict[str, Any]:
     facts = progress.to_json()
-    return facts if progress.snapshot_chunks is None else facts | {"snapshotChunks": packed(progress.snapshot_chunks)}
+    if progress.snapshot_chunks is not None:
+        facts["snapshotChunks"] = packed(progress.snapshot_chunks)
+    return facts if place is None else facts | {_PLACE: [place.table, place.log]}
 
 
 def _read_progress(stored: str) -> dict[str, Any]:
@@ -138,7 +143,8 @@ def _read_progress(stored: str) -> dict[str, Any]:
 
 
 def _read(row: Mapping[str, Any], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> Commit:
-    progress = row["progress"]
+    progress = None if row["progress"] is None else _read_progress(row["progress"])
+    place = None if progress is None else progress.get(_PLACE)
     return Commit(
         row["revision"],
         row["kind"],
@@ -146,7 +152,8 @@ def _read(row: Mapping[str, Any], read_offset: Callable[[Mapping[str, bytes]], O
         row["epoch"],
         row["batch"],
         TableId.from_json(json.loads(row["source"])),
-        None if progress is None else TableProgress.from_json(_read_progress(progress), read_offset),
+        None if progress is None else TableProgress.from_json(progress, read_offset),
         unpacked(json.loads(row["chunks"])),
         row["note"],
+        None if place is None else Place(*place),
     )

@@ -35,7 +35,7 @@ def rename(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:
 
     Raises:
         SnapshotNeededError: When the table is missing at the target, would have to move to another dataset, or when there is
-            a table of the new name, or when BigQuery refuses.
+            a table of the new name, or when BigQuery refuses, or when another program has put another table in its place.
     """
     if event.position is None:
         raise BugError("a RENAME_TABLE without a position", code="RPL-6550", table=str(event.table))
@@ -43,7 +43,8 @@ def rename(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:
     arrived = state.has_reached(event.position) and not state.dropped
     if not arrived:
         _move(former, table, event)
-        table.commit(table.row(table.progress_at(event.position, event.sequence_number), "ddl"))
+        row = table.row(table.progress_at(event.position, event.sequence_number), "ddl")
+        table.commit(replace(row, place=table.here()))
         failpoint("bigquery.rename.committed")
     left = old.progress
     if left is not None and not old.dropped and not event.position <= left.position:  # else a later table of that name
@@ -63,7 +64,8 @@ def _move(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:
     if not begun:
         old = former.state()
         row = table.row(old.progress, what, note=former_columns(old.kept))
-        table.commit(replace(row, chunks=old.last.chunks if old.last is not None else frozenset()))
+        chunks = old.last.chunks if old.last is not None else frozenset()
+        table.commit(replace(row, chunks=chunks, place=None))
         failpoint("bigquery.rename.begun")
     _rename_unmatched(former, table, event)
     _run(former, table, event)
@@ -86,6 +88,8 @@ def _check(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:
             table=str(event.table),
             hint="nothing to do: the table is copied under its new name",
         )
+    if former.is_replaced():
+        raise former.replaced(event.table)
     if not is_possible(former.ref, table.ref):
         raise SnapshotNeededError(
             "the source moved the table to another schema; BigQuery cannot move one to another dataset",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -99,6 +100,8 @@ class TableDDL:
     def _alter(self, event: DDLEvent) -> None:
         """Run the remaining steps, after the columns they start from are noted."""
         table = self._table
+        if table.is_replaced():
+            raise table.replaced()
         before, begun = self._columns_before(event)
         alteration = self._alteration(table, event, before, begun)
         steps = alteration.steps()
@@ -173,7 +176,8 @@ class TableDDL:
         assert event.position is not None
         progress = self._table.progress_at(event.position, event.sequence_number)
         note = None if kept is None else former_columns(kept)
-        self._table.commit(self._table.row(progress, "ddl", note=note), statements)
+        row = self._table.row(progress, "ddl", note=note)
+        self._table.commit(replace(row, place=self._table.here()), statements)
 
 
 def _other_columns(event: DDLEvent) -> SnapshotNeededError:

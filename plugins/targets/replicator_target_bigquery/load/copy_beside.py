@@ -43,6 +43,7 @@ class CopyBeside(TableSnapshotLoad):
             NeedsUserError: When it has other columns than the copy, so that none can, and the copy is too large to be made at once.
         """
         self._settle()
+        self._table.refuse_other_kind()
         state, found = self._table.state(), self._table.found()
         if state.progress is None or state.dropped or found is None:
             return False
@@ -133,5 +134,5 @@ class CopyBeside(TableSnapshotLoad):
                 hint="nothing to do: it is copied again by itself; keep other programs from writing tables whose names begin with _replicator_",
             )
 
-        row = replace(whole, chunks=frozenset(chunk.index for chunk in chunks))
+        row = replace(whole, chunks=frozenset(chunk.index for chunk in chunks), place=table.here())
         table.commit(row, statements, checks=checks, refuse=refuse)

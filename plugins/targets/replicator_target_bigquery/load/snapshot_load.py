@@ -57,11 +57,12 @@ class TableSnapshotLoad:
         """Prepare the table for the plan's chunks; returns the indexes of those it has."""
         self._settle()
         fits = self._fits(schema)
-        if self._is_of(snapshot_id) and fits:
+        if self._is_of(snapshot_id) and fits and not self._table.is_replaced():
             try_to_delete(self._table.session.storage, self._config.staging_bucket, self._folder(snapshot_id))
             record = self._table.state().record
             return record.chunks if record else frozenset()
         table = self._table
+        table.refuse_other_kind()
         replaced = not fits or self._has_more(schema) or (self.replaces and table.state().last is not None)
         empty = table.state().last is None or replaced
         found = table.found()
@@ -75,7 +76,8 @@ class TableSnapshotLoad:
             table.drop_unmatched()
         begun = table.ownership.snapshot_begun(snapshot_id, position)
         statements = [] if empty else [f"TRUNCATE TABLE {table.ref.sql}"]
-        table.commit(table.row(begun, f"begin-{snapshot_id}", note=""), statements)
+        row = table.row(begun, f"begin-{snapshot_id}", note="")
+        table.commit(replace(row, place=table.here()), statements)
         failpoint("bigquery.snapshot.begun")
         return frozenset()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from replicator_target_bigquery.schema.fields import Field
@@ -20,6 +21,7 @@ class TableInfo:
         clustered: The columns it is clustered by.
         key: The columns it declares as its primary key, in order.
         kind: `TABLE`, or what it is else, such as `VIEW` or `EXTERNAL`.
+        created: When it was created, in milliseconds since 1970: another number is another table. 0 when unknown.
     """
 
     fields: tuple[Field, ...]
@@ -29,6 +31,7 @@ class TableInfo:
     clustered: tuple[str, ...]
     key: tuple[str, ...] = ()
     kind: str = "TABLE"
+    created: int = 0
 
     def column(self, name: str) -> Field | None:
         """The column of that name, in any case."""
@@ -53,4 +56,10 @@ class TableInfo:
             tuple(table.clustering_fields or ()),
             tuple(constraints.primary_key.columns) if constraints and constraints.primary_key else (),
             str(table.table_type or "TABLE"),
+            milliseconds(table.created),
         )
+
+
+def milliseconds(created: datetime | None) -> int:
+    """A time of Google's client as milliseconds since 1970; 0 for none."""
+    return 0 if created is None else round(1000 * created.timestamp())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import TableId, TableSchema
@@ -13,12 +14,17 @@ from replicator_target_bigquery.commit_log import commit as commits
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.layout import TableLayout
-from replicator_target_bigquery.schema.table_info import TableInfo
+from replicator_target_bigquery.schema.table_info import TableInfo, milliseconds
 from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.tables.owner_label import OWNER, digest
 
 if TYPE_CHECKING:
     from google.cloud import bigquery
+
+
+LISTED_SECONDS: Final = 60.0
+"""For how long a list of a dataset's tables is used."""
+_PAGE: Final = 1000
 
 
 class Catalogue:
@@ -38,6 +44,9 @@ class Catalogue:
         self._owner = owner
         self._ready: set[str] = set()
         self._found: set[str] = set()
+        self._logs: dict[str, int] = {}
+        self._listed: dict[str, tuple[float, dict[str, int]]] = {}
+        self._listing = threading.Lock()
         self._lock = threading.Lock()
 
     def find(self, table_id: str, table: TableId) -> TableInfo | None:
@@ -104,6 +113,7 @@ class Catalogue:
         with self._lock:
             self._ready.discard(key)
             self._found.discard(key)
+            self._logs.pop(key, None)
 
     def tables(self, ref: TableRef, of: TableId) -> list[str] | None:
         """The names of all tables and views of the dataset; None when it does not exist."""
@@ -119,6 +129,38 @@ class Catalogue:
 
         found: list[str] | None = self._jobs.request(f"listing the tables of {key}", of, ask, place=key)
         return found
+
+    def log_created(self, ref: TableRef, of: TableId) -> int:
+        """When the dataset's commit log was created, in milliseconds since 1970; asked once a run. 0 when there is none."""
+        key = f"{ref.project}.{ref.dataset}"
+        if key not in self._logs:
+            found = self.find(ref.commits_id, of)
+            if found is None:
+                return 0
+            self._logs[key] = found.created
+        return self._logs[key]
+
+    def created(self, ref: TableRef, of: TableId) -> int:
+        """When the table was created, by a list of the dataset's tables that may be a minute old; 0 when it is not in there.
+
+        One request, which is free, answers for all tables of the dataset.
+        """
+        key = f"{ref.project}.{ref.dataset}"
+        with self._listing:
+            listed_at, known = self._listed.get(key, (0.0, {}))
+            if not known or time.monotonic() - listed_at >= LISTED_SECONDS:
+                known = self._jobs.request(f"listing the tables of {key}", of, lambda: self._list(key), place=key)
+                self._listed[key] = time.monotonic(), known
+        return known.get(ref.table, 0)
+
+    def _list(self, key: str) -> dict[str, int]:
+        from google.api_core.exceptions import NotFound
+
+        try:
+            tables = self._client.list_tables(key, page_size=_PAGE, retry=None)
+            return {str(table.table_id): milliseconds(table.created) for table in tables}
+        except NotFound:
+            return {}
 
     def is_foreign(self, ref: TableRef, of: TableId) -> bool:
         """Whether the dataset exists and was created by an operator, another program or another replicator."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
@@ -16,19 +17,20 @@ from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.api.jobs import Jobs
-from replicator_target_bigquery.commit_log.commit import CLAIMED, COMMITTED, Commit, TableState
+from replicator_target_bigquery.commit_log.commit import CLAIMED, COMMITTED, Commit, Place, TableState
 from replicator_target_bigquery.commit_log.statements import insert, rows_of
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.layout import TableLayout
 from replicator_target_bigquery.schema.table_info import TableInfo
 from replicator_target_bigquery.sql.script import DONE, FENCED, MOVED, READY, Bounded, guarded
 from replicator_target_bigquery.sql.table_ref import TableRef
-from replicator_target_bigquery.tables.catalogue import Catalogue
+from replicator_target_bigquery.tables.catalogue import LISTED_SECONDS, Catalogue
 from replicator_target_bigquery.tables.first_states import FirstStates
 from replicator_target_bigquery.tables.ownership import BigQueryOwnership
 
 UNMATCHED_FIELDS: Final = (Field("_row", "STRING", "REQUIRED"), Field("_copies", "INT64", "REQUIRED"))
 """A row as `row_text` writes it, and how many copies of it are to be removed as soon as they arrive."""
+_TABLES: Final = frozenset({"TABLE", "CLONE"})  # the emulator calls a clone so
 register("bigquery.commit.before", "bigquery.commit.after", "bigquery.claimed")
 
 
@@ -76,6 +78,7 @@ class TargetTable:
         self._state: TableState | None = None
         self._found: TableInfo | None = None
         self._has_unmatched: bool | None = None
+        self._looked_at = time.monotonic()
 
     def forget(self) -> None:
         """Read the commit log and the table's columns again on the next use."""
@@ -111,11 +114,16 @@ class TargetTable:
 
         A view or an external table is refused, too: it has no rows of its own, and would be dropped or written to.
         """
+        self.refuse_other_kind()
         found = self.found()
-        if found is not None and found.kind != "TABLE":
-            raise self.ownership.foreign(f"not a table of BigQuery's own ({found.kind})")
         if found is not None and found.rows:
             self.ownership.check(None)
+
+    def refuse_other_kind(self) -> None:
+        """Refuse what is not a table, such as a view that was put in the place of one."""
+        found = self.found()
+        if found is not None and found.kind not in _TABLES:
+            raise self.ownership.foreign(f"not a table of BigQuery's own ({found.kind})")
 
     def gone(self) -> SnapshotNeededError:
         """The error for a table that was removed at the target."""
@@ -125,6 +133,33 @@ class TargetTable:
             table=str(self.table),
             hint="nothing to do: the table is copied again",
         )
+
+    def replaced(self, renamed: TableId | None = None) -> SnapshotNeededError:
+        """The error for a table that another program has put in the place of the replicator's; `renamed` is its new name at the source."""
+        return SnapshotNeededError(
+            f"the table {self.ref.id} is not the one that was written last: another program has created it again or restored an older state of it",
+            code="RPL-6578",
+            table=str(renamed or self.table),
+            hint="nothing to do: the table is copied again",
+        )
+
+    def is_replaced(self) -> bool:
+        """Whether another program has put another table in the place of the one that the last commit is of.
+
+        Its rows may be of another time than its position, which is stored apart from them.
+        """
+        self._looked_at = time.monotonic()
+        place, catalogue = self.state().place, self.session.catalogue
+        if place is None or catalogue.created(self.ref, self.table) in {0, place.table}:
+            return False
+        self.changed()  # the list is up to a minute old
+        there = self.here()
+        return there is not None and place.is_replaced_by(there)
+
+    def here(self) -> Place | None:
+        """Which table and commit log are there now; None when one of them is not."""
+        found, log = self.found(), self.session.catalogue.log_created(self.ref, self.table)
+        return Place(found.created, log) if found is not None and found.created and log else None
 
     def found(self) -> TableInfo | None:
         """What BigQuery reports of the table, read once and after each change of this run; None when it does not exist."""
@@ -218,9 +253,20 @@ class TargetTable:
             note = former_columns(state.kept) if kind == COMMITTED else ""
         revision = state.revision + 1
         chunks = chunks_after(progress, state.record)
+        place = None if kind != COMMITTED else self._place()
+        batch = f"{what}@{revision}"
         return Commit(
-            revision, kind, self.session.owner, context.epoch, f"{what}@{revision}", self.table, progress, chunks, note
+            revision, kind, self.session.owner, context.epoch, batch, self.table, progress, chunks, note, place
         )
+
+    def _place(self) -> Place | None:
+        """That of the last commit, also when another table is there meanwhile: so it is noticed later.
+
+        Where it is not known, and where the whole dataset was copied with its commit log, the table that is there counts from now on.
+        """
+        place = self.state().place
+        is_known = place is not None and place.log == self.session.catalogue.log_created(self.ref, self.table)
+        return place if is_known else self.here()
 
     def commit(
         self,
@@ -248,8 +294,10 @@ class TargetTable:
         Raises:
             FencedError: When a newer run has the table.
             RetryableError: When it was written since this run looked.
+            SnapshotNeededError: When another program has put another table in its place.
         """
         ref = self.ref
+        self._look_again(row)
         guards = [*self.state().checks(row.epoch, row.batch), *checks]
         sql = guarded(guards, rows_of(ref), [*statements, insert(ref, row)], first=first, measure=measure)
         failpoint("bigquery.commit.before")
@@ -272,6 +320,16 @@ class TargetTable:
         self._state = self.state().followed_by(row)
         failpoint("bigquery.commit.after")
         return answer[1] if measure else None
+
+    def _look_again(self, row: Commit) -> None:
+        """Each minute, refuse to write to a table that another program has put there; one that was put there since is noticed by the next look.
+
+        Raises:
+            SnapshotNeededError: RPL-6578.
+        """
+        is_due = time.monotonic() - self._looked_at >= LISTED_SECONDS
+        if is_due and row.place is not None and row.place == self.state().place and self.is_replaced():
+            raise self.replaced()
 
     def progress_at(self, position: Position, sequence: int = 0) -> TableProgress:
         """Progress of this run at `position`, snapshot state as it was."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import EventConsumer, Offset, TableId
+    from replicator_sdk.target import TableProgress
 
 
 def create_tables(
@@ -73,6 +74,24 @@ def refuse_lost_state(consumer: EventConsumer, records: list[TableRecord], gener
             raise lost_state(record.table, progress)
 
 
+def refuse_replaced(record: TableRecord, progress: TableProgress) -> None:
+    """Refuse a table in whose place another program has put another one: its rows may be of another time than its position.
+
+    Raises:
+        NeedsUserError: RPL-4116.
+    """
+    if progress.replaced:
+        raise NeedsUserError(
+            "the target's table is not the one that was written last (was an older state of it restored, or was it created again?): it may lack"
+            " changes, and this source takes no snapshots to make it whole again",
+            code="RPL-4116",
+            table=str(record.table),
+            position=str(progress.position),
+            hint="take the table out of `tables` (by `exclude`) and replicate it by a pipeline of its own, with another `name` and another place at"
+            " the target, which reads the log from its start",
+        )
+
+
 def refuse_older_copy(lifecycle: TableLifecycle, record: TableRecord, position: Position) -> None:
     """Refuse a table whose target went back to `position`: the changes that it lost are in no replay.
 
@@ -101,6 +120,7 @@ def _watermark(
     if progress is not None and (
         record.created or (not is_former(progress, generation) and begin <= progress.position)
     ):
+        refuse_replaced(record, progress)
         lifecycle.run.totals.recover(record.table, record.copy_id, progress)
         return TableWatermark(progress.position)
     if progress is None and record.created and isinstance(consumer, BatchConsumer):

@@ -151,7 +151,7 @@ def reported_watermark(
             table=str(record.table),
         )
     saved = lifecycle.run.saved_offset
-    if lifecycle.positions.is_older_copy(record.table, record.copy_id, progress.position, saved):
+    if progress.replaced or lifecycle.positions.is_older_copy(record.table, record.copy_id, progress.position, saved):
         _copy_again(lifecycle, record, progress.position)
         return None
     return _joined(lifecycle, record, replace(copied_watermark(plan), position=progress.position))

@@ -137,7 +137,9 @@ class TableRepair:
         if progress is None or progress.snapshot_chunks is not None:
             raise not_comparable(record.table, "is not at the target as this replicator left it")
         saved = self._run.saved_offset
-        if lifecycle.positions.is_older_copy(record.table, record.copy_id, progress.position, saved):
+        if progress.replaced or lifecycle.positions.is_older_copy(
+            record.table, record.copy_id, progress.position, saved
+        ):
             raise not_comparable(record.table, "is an older copy at the target, and is copied again")
         return progress
 

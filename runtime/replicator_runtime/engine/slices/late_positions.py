@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from replicator_runtime.engine.preparation.created_tables import refuse_older_copy, table_gone
+from replicator_runtime.engine.preparation.created_tables import refuse_older_copy, refuse_replaced, table_gone
 from replicator_runtime.engine.run_state.error_policy import error_of_table
 from replicator_sdk import Position
 from replicator_sdk.errors import NeedsUserError
@@ -99,6 +99,7 @@ def _position(lifecycle: TableLifecycle, consumer: BatchConsumer, record: TableR
     progress = consumer.progress(record.table)
     if progress is None:
         raise table_gone(record)
+    refuse_replaced(record, progress)
     refuse_older_copy(lifecycle, record, progress.position)
     lifecycle.run.totals.recover(record.table, record.copy_id, progress)
     return max(base, progress.position)

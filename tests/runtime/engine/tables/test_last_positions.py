@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -219,6 +220,27 @@ def test_of_a_log_in_slices_an_older_copy_stops_its_table_alone(tmp_path: Path) 
             partitioned.trade(30)
             run_pipeline(document, MemoryTarget)
             assert differences() == set()
+    finally:
+        MemoryStore.forget(str(tmp_path))
+
+
+def test_of_a_log_in_slices_a_table_that_another_program_replaced_stops_alone(tmp_path: Path) -> None:
+    """Its position is that of before, stored apart from the rows."""
+    partitioned = PartitionedShop(tmp_path, seed=6)
+    document = partitioned.document("memory", {"store": str(tmp_path)})
+    store = MemoryStore.of(str(tmp_path))
+    customers, *others = (schema.table for schema in partitioned.schemas)
+    try:
+        partitioned.trade(30)
+        run_pipeline(document, MemoryTarget)
+        store.progress[customers] = replace(store.progress[customers], replaced=True)
+        for _ in range(2):
+            partitioned.trade(30)
+            with pytest.raises(NeedsUserError, match="RPL-4116"):
+                run_pipeline(document, MemoryTarget)
+            for schema in partitioned.schemas:
+                differs = difference(schema, partitioned.rows(schema.table), store.rows(schema.table))
+                assert bool(differs) == (schema.table not in others)
     finally:
         MemoryStore.forget(str(tmp_path))
 
