@@ -31,8 +31,8 @@ SCHEDULE, VERIFIED, GAPS = "engine-schedule", "engine-verified", "engine-gaps"
 NOTICES = "engine-notices"
 FRESHNESS, FRESHNESS_DAYS = "engine-freshness", "engine-freshness-days"
 _FORMS: Final = {
-    TABLES: 3,
-    CHANGES: 3,
+    TABLES: 4,
+    CHANGES: 4,
     SLICES: 1,
     POSITIONS: 1,
     MAINTENANCE: 1,

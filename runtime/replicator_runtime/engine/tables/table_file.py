@@ -4,8 +4,7 @@
 tables that changed since, whole, and the same number. A save writes the second, until it is so long that writing the first is
 cheaper: with n tables a save writes about the root of n of them. Each is one atomic write: a reader sees all of a save or nothing of it.
 
-Their form is 3 where a table waits in the source's log (`inLog`): a release that knows form 2 takes it for one with a lane, and passes
-its changes over. Without such a table it is 2.
+Most of a table's JSON is its schemas: each is stored once, and its columns as lists (`packed`), which is form 4. Those of earlier forms are read, too.
 
 The changes are those since the number *before* the newest one. Where the newest file of `engine-tables` is damaged and the state
 store gives the one before it, the changes fit that one as well.
@@ -17,16 +16,17 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.stored_forms import CHANGES, TABLES, head, parsed
+from replicator_sdk.schema import TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping, Sequence
 
     from replicator_state import StateStore
 
 TOGETHER = (TABLES, CHANGES)
 """Of these the one that was stored last has all of the last save, or fits what the other one was before it."""
 _LOOKS = 5
-_FORM, _IN_LOG_FORM = 2, 3
+_COLUMN = ("name", "type", "nullable", "sourceType", "sourceId")
 
 Texts = dict[str, str | None]
 """By table: its JSON; None for a table that is not there any more."""
@@ -47,7 +47,6 @@ class TableFile:
         self._wrote_all = False
         self._since: Texts = {}
         self._since_before: Texts = {}
-        self._in_log: set[str] = set()
 
     @property
     def is_known(self) -> bool:
@@ -71,21 +70,17 @@ class TableFile:
                 tables.pop(key, None)
         self._stored = {key: json.dumps(table) for key, table in tables.items()}
         self._selection = json.dumps(selection)
-        self._in_log = {key for key, table in tables.items() if (table.get("pause") or {}).get("inLog")}
         # After the number of any changes there are, so that these are never taken for changes since the next writing of all tables.
         self._number, self._wrote_all = max(0, whole.get("number", 0), changes["number"] if changes else 0), False
         return list(tables.values()), selection
 
-    def put(
-        self, texts: Mapping[str, str], selection: str, *, only_these: bool, in_log: Collection[str] = frozenset()
-    ) -> None:
+    def put(self, texts: Mapping[str, str], selection: str, *, only_these: bool) -> None:
         """Store these tables, and the selection; durable when this returns. What is stored already is not written.
 
         Args:
             texts: By table (`table_key`), its JSON.
             selection: JSON.
             only_these: Whether other tables are forgotten; else they stay as they are.
-            in_log: Those of `texts` that wait in the source's log.
         """
         stored = self._stored or {}
         changed: Texts = {key: text for key, text in texts.items() if stored.get(key) != text}
@@ -94,7 +89,6 @@ class TableFile:
         if self.is_known and not changed and selection == self._selection:
             return
         kept = {key: text for key, text in (stored | changed).items() if text is not None}
-        self._in_log = (self._in_log & kept.keys()) - texts.keys() | set(in_log)
         self._wrote_all &= self.is_known
         self._stored = None  # not known, should the write fail
         self._write(kept, changed, selection)
@@ -114,7 +108,7 @@ class TableFile:
     def _document(self, place: str, texts: Mapping[str, str | None], selection: str, number: int) -> bytes:
         tables = ", ".join(text for text in texts.values() if text is not None)
         gone = json.dumps([key for key, text in texts.items() if text is None])
-        begin = json.dumps(head(place, _FORM if self._in_log.isdisjoint(texts) else _IN_LOG_FORM))[:-1]
+        begin = json.dumps(head(place))[:-1]
         content = f'{begin}, "number": {number}, "selection": {selection}, "gone": {gone}, "tables": [{tables}]}}'
         return content.encode()
 
@@ -144,3 +138,32 @@ def table_key(table: Mapping[str, Any]) -> str:
 
 def _key(entry: Mapping[str, Any]) -> str:
     return table_key(entry["table"])
+
+
+def packed(schemas: Sequence[tuple[Any, TableSchema]]) -> list[list[Any]]:
+    """The JSON of a table's schemas, each with the JSON of where it is valid from; None for one that is as the one before it."""
+    stored: list[list[Any]] = []
+    before: TableSchema | None = None
+    for since, schema in schemas:
+        stored.append([since, None if schema == before else _packed(schema)])
+        before = schema
+    return stored
+
+
+def unpacked(stored: Sequence[Sequence[Any]]) -> list[tuple[Any, TableSchema]]:
+    """The inverse of `packed`; takes the forms of earlier releases, too."""
+    schemas: list[tuple[Any, TableSchema]] = []
+    for since, schema in stored:
+        schemas.append((since, schemas[-1][1] if schema is None else _unpacked(schema)))
+    return schemas
+
+
+def _packed(schema: TableSchema) -> dict[str, Any]:
+    columns = [[c.name, str(c.type), c.nullable, c.source_type, c.source_id] for c in schema.columns]
+    key, source_id = list(schema.primary_key), schema.source_id
+    return {"table": schema.table.to_json(), "columns": columns, "primaryKey": key, "sourceId": source_id}
+
+
+def _unpacked(stored: dict[str, Any]) -> TableSchema:
+    columns = [dict(zip(_COLUMN, c, strict=True)) if isinstance(c, list) else c for c in stored["columns"]]
+    return TableSchema.from_json({**stored, "columns": columns})

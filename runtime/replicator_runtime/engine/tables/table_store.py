@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from replicator_runtime.engine.tables.pause import Decision, HeldChange, Pause
 from replicator_runtime.engine.tables.remains import Remains, RemainsList
 from replicator_runtime.engine.tables.rename_step import RenameStep
-from replicator_runtime.engine.tables.table_file import TableFile, table_key
+from replicator_runtime.engine.tables.table_file import TableFile, packed, table_key, unpacked
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk import Column, DDLOperation, Offset, Position, SnapshotChunk, TableId, TableSchema
@@ -390,8 +390,7 @@ class TableStore:
             list(self.records.values()) if everything else [self.records[t] for t in save.tables if t in self.records]
         )
         texts = {table_key(r.table.to_json()): json.dumps(self._json(r)) for r in records}
-        in_log = [table_key(r.table.to_json()) for r in records if r.is_in_log]
-        self._file.put(texts, self._selection_text(), only_these=everything, in_log=in_log)
+        self._file.put(texts, self._selection_text(), only_these=everything)
 
     def _selection_text(self) -> str:
         """The selection, with what is to be deleted at the target, and what may be left there, where there is any."""
@@ -407,7 +406,7 @@ class TableStore:
             "renames": [step.to_json() for step in record.renames],
             "state": record.state.value,
             "error": record.error,
-            "schemas": [[_position_json(since), schema.to_json()] for since, schema in record.schemas],
+            "schemas": packed([(_position_json(since), schema) for since, schema in record.schemas]),
             "picked": record.scope and record.scope.to_json(),
             "leftAt": None if record.left_at is None else offset_to_json(record.left_at),
             "leftLate": record.left_late,
@@ -441,7 +440,7 @@ class TableStore:
         snapshot = value["snapshot"]
         return TableRecord(
             TableId.from_json(value["table"]),
-            [(self._position(since), TableSchema.from_json(schema)) for since, schema in value["schemas"]],
+            [(self._position(since), schema) for since, schema in unpacked(value["schemas"])],
             TableState(value["state"]),
             snapshot
             and SnapshotRecord(

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replicator_runtime.engine.tables.pause import Pause
+from replicator_runtime import stored_forms
 from replicator_runtime.engine.tables.table_file import TableFile, table_key
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.tables.table_store import TableStore
 from replicator_runtime.stored_forms import CHANGES, TABLES
-from replicator_sdk import TableId
-from replicator_sdk.errors import HistoryLostError
+from replicator_sdk import Column, Position, TableId, TableSchema
+from replicator_sdk.datatype import STRING
+from replicator_sdk.errors import HistoryLostError, NeedsUserError
+from replicator_sdk.schema import replace_columns
 from replicator_state import ReplicatorDirectory
 from tests.runtime.engine.log_model import Place, table
 
@@ -229,8 +231,11 @@ def test_a_write_that_fails_fails_for_each_that_waits_for_it_and_is_made_again(s
 def test_the_layout_of_earlier_versions_is_read(store: Counting) -> None:
     found = filled(store, 2)
     tables = [found._json(record) for record in found.records.values()]
-    for entry in tables:
+    for entry, record in zip(tables, found.records.values(), strict=True):
         del entry["failingSince"], entry["released"]
+        twice = [*record.schemas, record.schemas[-1]]
+        entry["schemas"] = [[since and since.to_json(), schema.to_json()] for since, schema in twice]
+        record.schemas = twice
     store.put("engine-tables", json.dumps({"version": 1, "tables": tables, "selection": {"a": 1}}).encode())
     again = opened(store)
     assert content(again) == content(found)
@@ -261,33 +266,31 @@ def test_a_reader_beside_a_run_that_writes_finds_one_of_its_saves(store: Countin
     assert {table_key(t["table"]) for t in tables if t["created"]} == {table_key(t.to_json()) for t in found.records}
 
 
-def forms(store: Counting) -> tuple[int, int]:
-    """The forms of all tables and of the changes since."""
-    stored = [json.loads(store.get(key) or b'{"version": 0}') for key in (TABLES, CHANGES)]
-    return stored[0]["version"], stored[1]["version"]
-
-
-def test_a_table_that_waits_in_the_log_is_stored_in_a_form_that_earlier_releases_refuse(store: Counting) -> None:
-    """They know form 2, take the table for one with a lane, and pass its changes over."""
+@pytest.mark.parametrize("key", [TABLES, CHANGES])
+def test_earlier_releases_refuse_the_form(store: Counting, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    """They would not find the columns."""
     tables = filled(store, 20)
     tables.save()
     record = tables.records[TableId("db", "t7")]
-    record.pause = Pause("lane", "request", 1.0)
+    record.created = True
     tables.save(record)
-    assert forms(store) == (2, 2)
-    record.pause.in_log = True
-    tables.save(record)
-    assert forms(store) == (2, 3)
+    content = store.get(key)
+    assert content is not None
+    monkeypatch.setitem(stored_forms._FORMS, key, 3)
+    with pytest.raises(NeedsUserError, match="RPL-7161"):
+        stored_forms.parsed(key, content)
+
+
+def test_equal_schemas_are_stored_once_and_read_as_they_were(store: Counting) -> None:
+    columns = [Column(f"c{number}", STRING, number > 0, "text", str(number)) for number in range(30)]
+    wide = TableSchema(TableId("db", "wide"), tuple(columns), ("c0",), "4711")
+    other = replace_columns(wide, columns[:20])
+    tables = filled(store, 1)
+    record = tables.record(wide.table)
+    record.schemas = [(None, wide), (Position(Place(1)), wide), (Position(Place(2)), other), (Position(Place(3)), wide)]
+    before = tables.records[TableId("db", "t0")].schemas
+    tables.save()
     again = opened(store)
-    again.save(again.records[TableId("db", "t3")])
-    again.records[TableId("db", "t3")].released = True
-    again.save()
-    assert forms(store)[0] == 3
-    found = opened(store).records[TableId("db", "t7")]
-    assert found.is_in_log
-    again.records[TableId("db", "t7")].pause = None
-    again.save(again.records[TableId("db", "t7")])
-    again = opened(store)
-    again.records[TableId("db", "t3")].released = False
-    again.save()
-    assert forms(store)[0] == 2
+    assert again.records[wide.table].schemas == record.schemas
+    assert again.records[TableId("db", "t0")].schemas == before
+    assert store.written[-1] < 5000
