@@ -45,8 +45,7 @@ class TableProgress:
         valid_through: Every change that the source committed up to then is in the table; microseconds since 1970 UTC, -1 unknown.
         snapshot_rows: How many rows the chunks of that plan had when they were loaded.
         counted: What is counted of the table with the slice applied last (`SliceChanges.progress`); None where none was.
-        replaced: Whether the target has found another table than the one that this is of, whose rows may be of another time; of a target that
-            stores progress apart from the rows. Never stored.
+        replaced: Whether a target that stores this apart from the rows has found another table in its place, with rows of another time. Never stored.
     """
 
     generation: int
@@ -195,9 +194,7 @@ class BatchConsumer(EventConsumer):
 
     @abstractmethod
     def progress(self, table: TableId) -> TableProgress | None:
-        """What the table's own last commit says; None exactly when there is no table of that name. Read from the target,
-        not from memory. Of a dropped table that the target keeps, it says the position of the DROP_TABLE. A target that stores
-        it apart from the rows says whether the table is another one meanwhile (`TableProgress.replaced`).
+        """What the table's own last commit says, read from the target; None exactly when it has no such table. Of a dropped one that it keeps, the DROP_TABLE's position.
 
         Raises:
             NeedsUserError: When a table of that name is there that this replicator did not write.
