@@ -103,10 +103,10 @@ class Shop:
             tables = (shown.envelope.get("data") or {}).get("tables", [])
             return len(tables) == len(TABLES) and all(table["state"] == "REPLICATING" for table in tables)
 
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not ready():
             assert time.monotonic() < deadline
-            time.sleep(0.5)
+            time.sleep(2)
 
     def damage(self, spark: SparkSession, table: str, *statements: str) -> None:
         """Another program writes to the table in the lake, which `{}` names."""
