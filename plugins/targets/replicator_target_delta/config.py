@@ -18,7 +18,13 @@ BATCH_ID: Final = "batch_id"
 OPERATION: Final = "op"
 TOMBSTONE: Final = "tombstone"
 """As `IS_DELETED`, for a tombstone key that is a text; no setting names it."""
-METADATA_COLUMNS: Final = (SEQUENCE, BATCH_ID, OPERATION, IS_DELETED, TOMBSTONE, SOURCE_TIMESTAMP)
+VALID_FROM: Final = "valid_from"
+VALID_TO: Final = "valid_to"
+IS_CURRENT: Final = "is_current"
+END_SEQUENCE: Final = "end_sequence_num"
+VERSION_COLUMNS: Final = (VALID_FROM, VALID_TO, IS_CURRENT, END_SEQUENCE)
+"""Those of the mode `scd2`; no setting names them."""
+METADATA_COLUMNS: Final = (SEQUENCE, BATCH_ID, OPERATION, IS_DELETED, TOMBSTONE, SOURCE_TIMESTAMP, *VERSION_COLUMNS)
 
 
 class Mode(enum.StrEnum):
@@ -28,6 +34,8 @@ class Mode(enum.StrEnum):
     """The source's rows as they are now."""
     MERGE_ON_READ = "merge-on-read"
     """Every change as a row; readers take the latest row of each key."""
+    SCD2 = "scd2"
+    """Every version of a row as a row, with the time from which and to which it was valid."""
 
 
 class DropTables(enum.StrEnum):
@@ -125,7 +133,7 @@ class DeltaConfig(PluginConfig):
     @field_validator("metadata_columns")
     @classmethod
     def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        known = [name for name in METADATA_COLUMNS if name != TOMBSTONE]
+        known = [name for name in METADATA_COLUMNS if name not in {TOMBSTONE, *VERSION_COLUMNS}]
         if unknown := sorted(set(value) - set(known)):
             raise ValueError(f"no such metadata column: {', '.join(unknown)}; there are {', '.join(known)}")
         return value
@@ -140,7 +148,12 @@ class DeltaConfig(PluginConfig):
                 )
             if len(set(self.watermark_keys)) < len(self.watermark_keys):
                 raise ValueError("`watermarkKeys` names a column twice")
-        elif self.watermark_keys or self.tombstone_key or self.tombstone_string_key_value is not None:
+            return self
+        if self.mode is Mode.SCD2 and self.soft_deletes:
+            raise ValueError(
+                "`softDeletes` is of the mode merge: in the mode scd2 a deleted row stays as a version that has ended"
+            )
+        if self.watermark_keys or self.tombstone_key or self.tombstone_string_key_value is not None:
             raise ValueError(
                 "`watermarkKeys`, `tombstoneKey` and `tombstoneStringKeyValue` are of the mode merge-on-read"
             )
@@ -153,4 +166,6 @@ class DeltaConfig(PluginConfig):
         wanted = {*self.metadata_columns, *([IS_DELETED] if self.soft_deletes else [])}
         if self.mode is Mode.MERGE_ON_READ:
             wanted = (wanted | {SEQUENCE}) - {IS_DELETED}
+        if self.mode is Mode.SCD2:
+            wanted = (wanted | {SEQUENCE, *VERSION_COLUMNS}) - {IS_DELETED}
         return {kind: self.metadata_prefix + kind for kind in METADATA_COLUMNS if kind in wanted}

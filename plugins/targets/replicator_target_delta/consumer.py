@@ -23,7 +23,7 @@ from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import EarlierVersion, RewindableConsumer, SnapshotLoader, TableProgress
 from replicator_target_delta.apply.slice import SliceApply
 from replicator_target_delta.apply.table_apply import TableApply
-from replicator_target_delta.config import DeltaConfig, DropTables
+from replicator_target_delta.config import DeltaConfig, DropTables, Mode
 from replicator_target_delta.ddl.database_folder import DatabaseFolders
 from replicator_target_delta.ddl.ddl_events import TableDDL
 from replicator_target_delta.ddl.table_folder import delete_folder, delete_rest, move_folder, renames_at_once
@@ -33,6 +33,7 @@ from replicator_target_delta.rewind import DeltaRewind
 from replicator_target_delta.schema.unfitting import find_unfitting
 from replicator_target_delta.snapshot import TableSnapshotLoad
 from replicator_target_delta.table import TargetTable
+from replicator_target_delta.versions.copying import VersionsSnapshotLoad
 from replicator_target_delta.warmup import WarmUp
 
 if TYPE_CHECKING:
@@ -257,7 +258,8 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader, RewindableConsumer, Repairabl
             self._tables.clear()
 
     def _load(self, table: TargetTable) -> TableSnapshotLoad:
-        return TableSnapshotLoad(table, self._config, self._spark, lambda: self._context.is_stopping)
+        load = VersionsSnapshotLoad if self._config.mode is Mode.SCD2 else TableSnapshotLoad
+        return load(table, self._config, self._spark, lambda: self._context.is_stopping)
 
     def _table(self, table: TableId) -> TargetTable:
         self._warm_up.cancel()

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from replicator_sdk.authoring.rewinds.table_rewind import Found, TableRewind
 from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError
 from replicator_sdk.failpoint import failpoint, register
-from replicator_sdk.merge_on_read import WATERMARK_KEY
 from replicator_target_delta.log.removed_names import names_of
-from replicator_target_delta.schema.table_form import KEY_PROPERTIES
+from replicator_target_delta.schema.table_form import KEY_PROPERTIES, names_keys
 
 if TYPE_CHECKING:
     from replicator_sdk.authoring.table_ownership import TableRecord
@@ -159,11 +158,11 @@ def _identity(file: DataFile) -> tuple[Any, ...]:
 def _metadata(now: State, then: State) -> dict[str, Any] | None:
     """The columns of `then` under the properties of now: the owner's stay, and no column's number is given twice.
 
-    The keys by which a merge-on-read table is read are those of `then`: the mode may have changed since.
+    The keys that the properties name to readers are those of `then`: the mode may have changed since.
     """
     properties, former = now.metadata["configuration"], then.metadata["configuration"]
-    if WATERMARK_KEY in properties or WATERMARK_KEY in former:  # else properties of these names are the owner's
-        keys = {name: value for name, value in former.items() if name in KEY_PROPERTIES and WATERMARK_KEY in former}
+    if names_keys(properties) or names_keys(former):  # else properties of these names are the owner's
+        keys = {name: value for name, value in former.items() if name in KEY_PROPERTIES and names_keys(former)}
         properties = {name: value for name, value in properties.items() if name not in KEY_PROPERTIES} | keys
     if now.metadata["schemaString"] == then.metadata["schemaString"] and properties == now.metadata["configuration"]:
         return None
@@ -172,7 +171,7 @@ def _metadata(now: State, then: State) -> dict[str, Any] | None:
 
 def _rows(state: State) -> int | None:
     """How many rows a version has, by the numbers in its log; None where several rows may be of one key."""
-    if WATERMARK_KEY in state.metadata["configuration"]:
+    if names_keys(state.metadata["configuration"]):
         return None
     counts = [file.rows - int((file.vector or {}).get("cardinality", 0)) for file in state.files if file.rows >= 0]
     return sum(counts) if len(counts) == len(state.files) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -18,11 +19,11 @@ from replicator_sdk.schema import TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import TableProgress
 from replicator_sdk.timeline import step, timed
+from replicator_target_delta.apply.row_removal import FileChanges
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.files.data_file import write_data_file
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
-from replicator_target_delta.log.table_state import State
 from replicator_target_delta.schema.encoding import encode_rows
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
@@ -41,7 +42,18 @@ _FILES_LARGER: Final = 4  # than those of a batch: they stay, and an executor ho
 
 @dataclass(frozen=True, slots=True)
 class ChunkLoad:
-    """Reads chunks and writes them to data files; picklable, run by an executor or by a thread of the driver."""
+    """Reads chunks and writes them to data files; picklable, run by an executor or by a thread of the driver.
+
+    Attributes:
+        root: The table's folder.
+        layout: Its columns.
+        form: What it has beside the source's columns.
+        snapshot_id: Of the plan.
+        read: Reads a chunk.
+        target_bytes: How large files are.
+        number: The sequence number of the rows.
+        time: From when they are valid as versions; microseconds since 1970 UTC.
+    """
 
     root: str
     layout: Layout
@@ -49,6 +61,8 @@ class ChunkLoad:
     snapshot_id: str
     read: ChunkReader
     target_bytes: int
+    number: int = 0
+    time: int = 0
 
     def __call__(self, chunk: SnapshotChunk) -> list[dict[str, Any]]:
         """The contents of the `add` actions of the chunk's files; nothing is seen of them before they are committed."""
@@ -59,7 +73,8 @@ class ChunkLoad:
         size = 0
         for batch in timed("chunk.read", self.read(chunk)):
             with step("chunk.encode"):
-                buffer.append(encode_rows(batch, self.layout, stamper.snapshot(batch.num_rows)))
+                stamps = stamper.snapshot(batch.num_rows, self.number, self.time)
+                buffer.append(encode_rows(batch, self.layout, stamps))
             size += buffer[-1].nbytes
             if size >= self.target_bytes:
                 made.append(self._write(storage, buffer))
@@ -87,6 +102,7 @@ class TableSnapshotLoad:
         self, table: TargetTable, config: DeltaConfig, spark: SparkSession, is_stopping: Callable[[], bool] = never
     ) -> None:
         self._table = table
+        self._began = time.time_ns() // 1000
         self._is_stopping = is_stopping
         self._config = config
         self._spark = spark
@@ -96,16 +112,20 @@ class TableSnapshotLoad:
         attempt = self._table.begin()
         if self._is_of(attempt, snapshot_id) and self._fits(attempt, schema):
             return self._table.loaded_chunks(attempt)
+        self._commit_begun(attempt, schema, self._table.ownership.snapshot_begun(snapshot_id, position))
+        failpoint("delta.snapshot.begun")
+        return frozenset()
+
+    def _commit_begun(self, attempt: Attempt, schema: TableSchema, begun: TableProgress) -> None:
+        """Commit that the table has no chunk of the plan yet, and what that makes of its rows."""
         self._table.commit(
             attempt,
-            self._table.ownership.snapshot_begun(snapshot_id, position),
+            begun,
             remove=list(attempt.state.files.all_actions()),
             metadata=self._changed_metadata(attempt, schema),
             dropped=False,
             unmatched="",
         )
-        failpoint("delta.snapshot.begun")
-        return frozenset()
 
     def _changed_metadata(self, attempt: Attempt, schema: TableSchema) -> dict[str, Any] | None:
         """The table's metadata for the columns of `schema`; None when it has them."""
@@ -113,8 +133,12 @@ class TableSnapshotLoad:
         if attempt.progress is None:
             return TableDefinition.create(schema, form).to_metadata()
         before = TableDefinition(attempt.state.metadata)
-        after = before if before.matches(schema, form) else before.replaced(schema, form)
+        after = before if before.matches(schema, form) else self._successor(before, schema, form)
         return None if after.to_metadata() == before.to_metadata() else after.to_metadata()
+
+    def _successor(self, before: TableDefinition, schema: TableSchema, form: TableForm) -> TableDefinition:
+        """The definition of a table that is copied with other columns."""
+        return before.replaced(schema, form)
 
     def load(self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader) -> int:
         """Load those of `chunks` that are not in yet, in one commit; returns the number of rows loaded."""
@@ -124,13 +148,17 @@ class TableSnapshotLoad:
         if not wanted:
             return 0
         progress = self._running(attempt, schema, snapshot_id)
-        files = self._files(attempt.state, attempt.state.layout, schema, snapshot_id, wanted, read)
+        files = self._files(attempt, attempt.state.layout, schema, snapshot_id, wanted, read)
         failpoint("delta.snapshot.files_written")
         rows = sum(f.rows for f in files)
         loaded = self._table.ownership.chunks_loaded(progress, {c.index for c in wanted}, rows)
-        self._table.commit(attempt, loaded, add=files)
+        self._commit_loaded(attempt, loaded, files)
         failpoint("delta.snapshot.committed")
         return rows
+
+    def _commit_loaded(self, attempt: Attempt, loaded: TableProgress, files: list[DataFile]) -> None:
+        """Commit the files of some chunks."""
+        self._table.commit(attempt, loaded, add=files)
 
     def load_whole(
         self,
@@ -151,7 +179,7 @@ class TableSnapshotLoad:
         first, ownership = self._table.begin(), self._table.ownership
         metadata = self._changed_metadata(first, schema)
         layout = first.state.layout if metadata is None else Layout.of(json.loads(metadata["schemaString"]))
-        files = self._files(first.state, layout, schema, snapshot_id, chunks, read)
+        files = self._files(first, layout, schema, snapshot_id, chunks, read)
         failpoint("delta.snapshot.whole_written")
         all_read()
         attempt = self._table.begin()
@@ -165,17 +193,36 @@ class TableSnapshotLoad:
         rows = sum(f.rows for f in files)
         begun = ownership.snapshot_begun(snapshot_id, position)
         loaded = ownership.chunks_loaded(begun, {c.index for c in chunks}, rows)
+        changes = self._replaced(attempt, layout, schema, files)
         self._table.commit(
             replace(attempt, record=ownership.record(loaded, attempt.record)),
-            ownership.snapshot_finished(loaded, position),
-            add=files,
-            remove=list(attempt.state.files.all_actions()),
+            self._numbered(ownership.snapshot_finished(loaded, position), attempt),
+            add=changes.add,
+            remove=changes.remove,
             metadata=metadata,
             dropped=False,
             unmatched="",
         )
         failpoint("delta.snapshot.whole_committed")
         return rows
+
+    def _replaced(
+        self,
+        attempt: Attempt,
+        layout: Layout,  # noqa: ARG002 - of tables of versions
+        schema: TableSchema,  # noqa: ARG002 - of tables of versions
+        files: list[DataFile],
+    ) -> FileChanges:
+        """What a copy that is made beside the table does to its files."""
+        return FileChanges(add=files, remove=list(attempt.state.files.all_actions()))
+
+    def _number(self, attempt: Attempt) -> int:  # noqa: ARG002 - for tables of versions
+        """The sequence number of copied rows."""
+        return 0
+
+    def _numbered(self, progress: TableProgress, before: Attempt) -> TableProgress:
+        """The progress, which says that the table has rows of that number."""
+        return replace(progress, last_sequence=max(progress.last_sequence, self._number(before)))
 
     def finish(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
         """All chunks are in: from now on the table takes changes."""
@@ -184,12 +231,16 @@ class TableSnapshotLoad:
         if progress is not None and self._is_of(attempt, snapshot_id) and progress.snapshot_chunks is None:
             return
         progress = self._running(attempt, schema, snapshot_id)
-        self._table.commit(attempt, self._table.ownership.snapshot_finished(progress, position))
+        self._commit_finished(attempt, schema, self._table.ownership.snapshot_finished(progress, position))
         failpoint("delta.snapshot.finished")
+
+    def _commit_finished(self, attempt: Attempt, schema: TableSchema, finished: TableProgress) -> None:  # noqa: ARG002 - for tables of versions
+        """Commit that the table is whole."""
+        self._table.commit(attempt, finished)
 
     def _files(
         self,
-        state: State,
+        attempt: Attempt,
         layout: Layout,
         schema: TableSchema,
         snapshot_id: str,
@@ -203,7 +254,9 @@ class TableSnapshotLoad:
             form_of(self._config, schema),
             snapshot_id,
             read,
-            _FILES_LARGER * state.written_bytes(self._config.target_file_bytes),
+            _FILES_LARGER * attempt.state.written_bytes(self._config.target_file_bytes),
+            self._number(attempt),
+            time.time_ns() // 1000,
         )
         return [DataFile(add) for adds in self._write(work, chunks) for add in adds]
 

@@ -12,7 +12,7 @@ from replicator_sdk.errors import NeedsUserError, SchemaDriftError
 from replicator_sdk.merge_on_read import latest_rows
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import TableProgress, TableReader, TableVersion
-from replicator_target_delta.config import IS_DELETED, DeltaConfig
+from replicator_target_delta.config import END_SEQUENCE, IS_DELETED, DeltaConfig
 from replicator_target_delta.jvm_classes import DELTA, JvmClasses
 from replicator_target_delta.location import table_path
 from replicator_target_delta.log.table_state import State
@@ -88,6 +88,8 @@ class DeltaTableReader(TableReader):
             name = _free_name(rows.columns)
             rows = latest_rows(rows.withColumn(name, written), form.definition)
             return rows.select(*(rows[_quoted(column)] for column in schema.names), rows[_quoted(name)])
+        if form.has_versions:
+            rows = rows.where(rows[_quoted(form.names[END_SEQUENCE])].isNull())
         if marked := form.names.get(IS_DELETED):
             rows = rows.where(~sql.coalesce(rows[_quoted(marked)], sql.lit(False)))
         return rows.select(*(rows[_quoted(name)] for name in schema.names), written)

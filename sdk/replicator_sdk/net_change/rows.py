@@ -11,6 +11,7 @@ import pyarrow as pa
 from replicator_sdk.batch import ChangeBatch, Int64s
 from replicator_sdk.errors import BugError, DataError
 from replicator_sdk.event import DMLOperation
+from replicator_sdk.net_change.chains import Chains, follow_chains
 from replicator_sdk.net_change.keys import Bools, join
 from replicator_sdk.net_change.plan import History, KeyOutcome, decide_keys, keep_each, read_history
 from replicator_sdk.net_change.unchanged import find_origins
@@ -114,11 +115,14 @@ class NetPlan:
         partitions: For each batch the partition of the log it is from, where the batches have no common order.
         keeps_each: Whether the row of each change is wanted, and not the last of each key only: for targets that append. The `row`
             of a DELETE then says what is written for it, and each batch that is not empty gives one part with all its rows in order.
+        with_chains: Whether `chains` and `chain_keys` are wanted; about 40 bytes more for each change.
 
     Attributes:
         deletes: As in `NetChanges`; with `keeps_each` the keys that rows moved away from, in the order of the changes.
         removed_by: For each of `deletes` the index, among all changes, of the change that took the key away.
         op: With `keeps_each` the operation code of each change.
+        chains: With `with_chains` what happens at each key, change by change.
+        chain_keys: Their keys (key columns only).
         keys_in_several: How many keys have changes in more than one of `partitions`; their outcome is unknown.
     """
 
@@ -130,6 +134,7 @@ class NetPlan:
         overlap: bool,
         partitions: Sequence[int] = (),
         keeps_each: bool = False,
+        with_chains: bool = False,
     ) -> None:
         if not schema.primary_key:
             raise BugError("net changes by key of a table without one", code="RPL-9022", table=str(schema.table))
@@ -140,6 +145,8 @@ class NetPlan:
         self._starts = history.starts
         outcome = decide_keys(history)
         self.keys_in_several = _in_several(history, outcome, partitions)
+        self.chains: Chains | None = follow_chains(history, outcome) if with_chains else None
+        self.chain_keys = self._keys(history, np.empty(0, np.int64) if self.chains is None else self.chains.places)
         if keeps_each:
             outcome, self.op = keep_each(history, outcome), history.op
         self._written, self._fresh = outcome.written, outcome.written_fresh

@@ -45,7 +45,7 @@ def find(place: Place, sought: Sought) -> Iterator[tuple[LiveFile, FileMatch]]:
     """The rows of the table that hold sought keys, file by file, in no order."""
     if sought.keys.num_rows == 0:
         return
-    files = candidate_files(place.state.files, sought.keys)
+    files = candidate_files(place.state.files, sought.keys, sought.only_null)
     groups = list(_groups(files))
     requests = [FileGroup(place.storage.root, tuple(f.location for f in g), tuple(f.vector for f in g)) for g in groups]
     known = sum(max(f.rows, 0) for f in files)

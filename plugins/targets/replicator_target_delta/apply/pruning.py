@@ -25,33 +25,41 @@ def key_fields(fields: Iterable[pa.Field]) -> list[pa.Field]:
     return [field for field in fields if is_ordered(field.type)][:_COLUMNS]
 
 
-def prepare(files: FileIndex, fields: Iterable[pa.Field]) -> None:
-    """Have the bounds of a key at hand, also in copies of `files` that executors get."""
-    columns = key_fields(fields)
+def prepare(files: FileIndex, fields: Iterable[pa.Field], only_null: pa.Field | None = None) -> None:
+    """Have the bounds of a key at hand, and of a column that is to be NULL, also in copies of `files` that executors get."""
+    columns = key_fields(fields) + ([] if only_null is None else [only_null])
     for part in files.parts:
         part.segment.keep_bounds({column.name for column in columns})
         for column in columns:
             part.segment.bounds(column)
 
 
-def candidate_files(files: FileIndex, keys: pa.Table) -> list[LiveFile]:
+def candidate_files(files: FileIndex, keys: pa.Table, only_null: pa.Field | None = None) -> list[LiveFile]:
     """The files that cannot be ruled out for every key.
 
     Args:
         files: With their statistics; one without is a candidate.
         keys: Key columns under their physical names, in Delta's types; at least one row.
+        only_null: Only files that may have NULL in this column.
     """
-    prepare(files, keys.schema)
+    prepare(files, keys.schema, only_null)
     columns = [KeyColumn(field, combined(keys.column(field.name))) for field in key_fields(keys.schema)]
     found: list[LiveFile] = []
     for number, part in enumerate(files.parts):
-        found += files.at(number, _candidates(part, [column for column in columns if not column.has_nan]))
+        judged = [column for column in columns if not column.has_nan]
+        found += files.at(number, _candidates(part, judged, _with_null(part, only_null)))
     return found
 
 
-def _candidates(part: Part, columns: Sequence[KeyColumn]) -> Int64s:
-    """Where the candidates are in one part: each column by itself first, then together what that leaves."""
+def _with_null(part: Part, only_null: pa.Field | None) -> Int64s:
+    """Where the files are in one part that may have NULL in a column; all of them where there is none."""
     rows = part.live_rows
+    bounds = None if only_null is None else part.segment.bounds(only_null)
+    return rows if bounds is None else rows[bounds.nulls[rows]]
+
+
+def _candidates(part: Part, columns: Sequence[KeyColumn], rows: Int64s) -> Int64s:
+    """Which of the files at `rows` of one part are candidates: each column by itself first, then together what that leaves."""
     known: list[tuple[KeyColumn, ColumnBounds]] = []
     for column in columns:
         bounds = part.segment.bounds(column.field)

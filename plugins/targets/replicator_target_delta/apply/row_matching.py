@@ -35,11 +35,13 @@ class Sought:
         keys: Distinct keys under physical names in Delta's types.
         wanted: For each key whether the found row's `fetch` columns are wanted; None for no key.
         fetch: Physical fields to bring along for wanted keys.
+        only_null: Only rows that have NULL in this physical field match; None for all rows.
     """
 
     keys: pa.Table
     wanted: npt.NDArray[np.bool_] | None = None
     fetch: tuple[pa.Field, ...] = ()
+    only_null: pa.Field | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +85,15 @@ def match_group(group: FileGroup, sought: Sought) -> list[FileMatch]:
     try:
         read = [file.read_keys(sought.keys) for file in opened]
         columns = [pa.concat_arrays([arrays[i] for _, arrays in read]) for i in range(sought.keys.num_columns)]
-        found = _look_up(columns, sought.keys)
+        found = look_up(columns, sought.keys)
         edges = np.cumsum([0, *(len(positions) for positions, _ in read)])
         matches = []
         for index, (positions, _) in enumerate(read):
             here = found[edges[index] : edges[index + 1]]
             hits = np.flatnonzero(here != _NOWHERE)
             match = _without_gone(storage, group.vectors[index], positions[hits], here[hits])
+            if match is not None and sought.only_null is not None:
+                match = _where_null(opened[index], match, sought.only_null)
             if match is not None:
                 matches.append(_fetch(index, opened[index], match, sought))
         return matches
@@ -108,7 +112,15 @@ def _without_gone(
     return (positions, keys) if len(positions) else None
 
 
-def _look_up(columns: Sequence[pa.Array], keys: pa.Table) -> npt.NDArray[np.int32]:
+def _where_null(
+    file: _OpenFile, match: tuple[Int64s, npt.NDArray[np.int32]], field: pa.Field
+) -> tuple[Int64s, npt.NDArray[np.int32]] | None:
+    positions, keys = match
+    kept = combined(file.read_rows(positions, [field]).column(0)).is_null().to_numpy(zero_copy_only=False)
+    return (positions[kept], keys[kept]) if kept.any() else None
+
+
+def look_up(columns: Sequence[pa.Array], keys: pa.Table) -> npt.NDArray[np.int32]:
     """For each row the index of its key among `keys`, or -1; NULL equals NULL, NaN equals NaN."""
     if len(columns) == 1 and not pa.types.is_nested(columns[0].type) and not pa.types.is_floating(columns[0].type):
         if searches_sorted(keys):
@@ -223,6 +235,29 @@ class _OpenFile:
             if found is None or not found.has_min_max or (found.max >= bounds["min"] and found.min <= bounds["max"]):
                 kept.append(group)
         return kept
+
+
+def live_where_null(
+    storage: Storage, location: str, vector: dict[str, Any] | None, field: pa.Field
+) -> tuple[Int64s, int]:
+    """The ascending indexes of the rows of one data file that are not gone and have NULL in `field`, and how many rows the file has."""
+    file = _OpenFile(storage, location)
+    try:
+        parts = [combined(rows.column(0)).is_null() for rows in file.read_all([field])]
+    finally:
+        file.close()
+    null = np.concatenate([np.empty(0, np.bool_), *(part.to_numpy(zero_copy_only=False) for part in parts)])
+    null[np.array(read_deletion_vector(storage, vector).to_array(), np.int64)] = False
+    return np.flatnonzero(null).astype(np.int64), len(null)
+
+
+def rows_at(storage: Storage, location: str, positions: Int64s, fields: Sequence[pa.Field]) -> pa.Table:
+    """The rows of one data file at some ascending indexes, at least one."""
+    file = _OpenFile(storage, location)
+    try:
+        return file.read_rows(positions, fields)
+    finally:
+        file.close()
 
 
 def live_rows(

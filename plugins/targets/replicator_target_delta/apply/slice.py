@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.log.table_state import State
 from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.table import Attempt, TargetTable
+from replicator_target_delta.versions.version_columns import end_column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,7 +113,7 @@ class SliceApply:
             schema = self._changes.tables[table_id]
             form = form_of(self._config, schema)
             state, metadata = fitting_state(attempt, schema, form, self._identity.position)
-            prepare(state.files, [state.layout[name].arrow for name in schema.primary_key])
+            prepare(state.files, [state.layout[name].arrow for name in schema.primary_key], end_column(state))
             self._begun[table_id] = _Begun(table, attempt, state, metadata, form)
 
     def _write(self) -> list[TaskResult[TablePart]]:
@@ -122,7 +124,12 @@ class SliceApply:
             self._changes.read,
             {
                 table: TableTarget(
-                    self._changes.tables[table], begun.state, begun.table.log.storage.root, begun.form, begun.highest
+                    self._changes.tables[table],
+                    begun.state,
+                    begun.table.log.storage.root,
+                    begun.form,
+                    begun.highest,
+                    time.time_ns() // 1000,
                 )
                 for table, begun in self._begun.items()
             },

@@ -30,6 +30,8 @@ from replicator_target_delta.log.table_state import State
 from replicator_target_delta.merge_on_read.append import AppendApply, Numbering
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_form import TableForm
+from replicator_target_delta.versions.history import VersionsApply
+from replicator_target_delta.versions.version_columns import VersionColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class TableTarget:
         root: The table's folder.
         form: What it has beside the source's columns.
         highest: The highest sequence number in it.
+        now: When the slice began; microseconds since 1970 UTC.
     """
 
     schema: TableSchema
@@ -49,6 +52,7 @@ class TableTarget:
     root: str
     form: TableForm
     highest: int
+    now: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class TablePart:
         missing: As `KeyedApply.missing`.
         new_keys: Of a table with a key that other tasks may write, too: the keys in this part that the table does not hold.
         error: Why nothing else is here.
-        highest: In the mode `merge-on-read` the highest sequence number that a row was given, else 0.
+        highest: In the modes `merge-on-read` and `scd2` the highest sequence number that a row was given, else 0.
     """
 
     tally: TableTally
@@ -111,6 +115,8 @@ class PartitionsApply:
         size = target.state.written_bytes(self.target_bytes)
         place = Place(None, target.state, Storage(target.root), size, self.soft_deletes)
         try:
+            if target.form.has_versions:
+                return self._versions(place, changes, target, read.partitions[table], tally)
             if target.form.definition is not None:
                 return self._appended(place, changes, target, read.partitions[table], tally)
             stamper = Stamper(target.form.names, str(self.identity))
@@ -129,14 +135,29 @@ class PartitionsApply:
     def _appended(
         self, place: Place, changes: TableChanges, target: TableTarget, partitions: Sequence[int], tally: TableTally
     ) -> TablePart:
-        numbers = [batch.sequence_numbers for batch in changes.batches() if batch.sequence_numbers is not None]
-        numbering = Numbering(target.highest, min(int(of_batch.min()) for of_batch in numbers))
+        numbering = _numbering(changes, target)
         stamper = Stamper(target.form.names, str(self.identity))
         append = AppendApply(
             place, changes, stamper, target.form, numbering, partitions=partitions, collects_keys=self.is_shared
         )
         part = _part(tally, Written(append.write(), []), append.missing)
         return replace(part, new_keys=append.keys, highest=append.highest)
+
+    def _versions(
+        self, place: Place, changes: TableChanges, target: TableTarget, partitions: Sequence[int], tally: TableTally
+    ) -> TablePart:
+        versions = VersionsApply(
+            place,
+            changes,
+            Stamper(target.form.names, str(self.identity)),
+            VersionColumns.of(target.state.layout, target.form.names),
+            _numbering(changes, target),
+            now=target.now,
+            partitions=partitions,
+            collects_new=self.is_shared,
+        )
+        part = _part(tally, versions.write(), versions.missing)
+        return replace(part, new_keys=versions.new_keys, highest=versions.highest)
 
     def _keyed(
         self, place: Place, changes: TableChanges, stamper: Stamper, partitions: Sequence[int], tally: TableTally
@@ -149,6 +170,11 @@ class PartitionsApply:
         if changes.inserts_only:
             return Written(keyless.append().add, []), 0
         return keyless.write(), keyless.missing
+
+
+def _numbering(changes: TableChanges, target: TableTarget) -> Numbering:
+    numbers = [batch.sequence_numbers for batch in changes.batches() if batch.sequence_numbers is not None]
+    return Numbering(target.highest, min(int(of_batch.min()) for of_batch in numbers))
 
 
 def _part(tally: TableTally, written: Written, missing: int) -> TablePart:

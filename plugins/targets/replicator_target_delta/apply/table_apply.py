@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,10 @@ from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.schema.types import Layout
 from replicator_target_delta.table import Attempt, TargetTable
+from replicator_target_delta.versions.difference import Ending
+from replicator_target_delta.versions.history import VersionsApply
+from replicator_target_delta.versions.repairing import replace_versions
+from replicator_target_delta.versions.version_columns import VersionColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,11 +123,14 @@ class TableApply:
         self._table.log.forget()
         attempt = self._table.begin()
         before = unmoved(attempt.progress, changes)
-        files = self._written(attempt, changes, replaces=True).files
+        written = self._written(attempt, changes, replaces=True)
+        files = written.files
         failpoint("delta.repair.before")
         # A name of its own: by it a commit whose answer was lost is known again.
         batch = f"repair-{uuid.uuid4().hex[:12]}"
         progress = replace(self._table.ownership.taken_over(before), batch=batch)
+        if form_of(self._config, changes.schema).has_versions:
+            progress = replace(progress, last_sequence=written.highest)
         self._table.commit(attempt, progress, add=files.add, remove=files.remove)
         failpoint("delta.repair.after")
 
@@ -132,7 +140,8 @@ class TableApply:
         Args:
             attempt: The transaction.
             changes: The changes.
-            replaces: Whether all rows of the keys go, also in the mode `merge-on-read`: a damaged row may have any watermark.
+            replaces: Whether all rows of the keys go, also in the mode `merge-on-read`: a damaged row may have any watermark. Of a table of
+                versions the current ones end that differ.
 
         Raises:
             DataError: When a value does not fit.
@@ -142,9 +151,13 @@ class TableApply:
         state, metadata = fitting_state(attempt, changes.schema, form, changes.identity.position)
         size = state.written_bytes(self._config.target_file_bytes)
         place = Place(self._spark, state, self._table.log.storage, size, self._config.soft_deletes)
+        before = 0 if attempt.progress is None else attempt.progress.last_sequence
         try:
+            if form.has_versions:
+                write = self._replace_versions if replaces else self._versions
+                files, highest = write(place, changes, form, before)
+                return _Written(files, None, metadata, highest)
             if form.definition is not None and not replaces:
-                before = 0 if attempt.progress is None else attempt.progress.last_sequence
                 files, highest = self._append(place, changes, form, before)
                 return _Written(files, None, metadata, highest)
             return _Written(*self._write(place, changes, form.names), metadata, changes.identity.last_sequence)
@@ -158,6 +171,23 @@ class TableApply:
         files = FileChanges(add=append.write())
         self._count_missing(changes, append.missing)
         return files, max(append.highest, changes.identity.last_sequence)
+
+    def _versions(self, place: Place, changes: TableChanges, form: TableForm, before: int) -> tuple[FileChanges, int]:
+        """As `_append`, of a table of versions."""
+        numbering = Numbering(before, changes.identity.first_sequence)
+        columns = VersionColumns.of(place.state.layout, form.names)
+        stamper = Stamper(form.names, str(changes.identity))
+        versions = VersionsApply(place, changes, stamper, columns, numbering, now=_now())
+        files = versions.write().to_changes(place.storage, place.state.files)
+        failpoint("delta.vectors.written")
+        self._count_missing(changes, versions.missing)
+        return files, max(versions.highest, changes.identity.last_sequence)
+
+    def _replace_versions(
+        self, place: Place, changes: TableChanges, form: TableForm, before: int
+    ) -> tuple[FileChanges, int]:
+        """As `_versions`, for a repair: what is there already stays as it is."""
+        return replace_versions(place, changes, form, Ending(before + 1, _now())), before + 1
 
     def _write(self, place: Place, changes: TableChanges, names: dict[str, str]) -> tuple[FileChanges, str | None]:
         """The files to commit, and the new `State.unmatched`; None where it stays."""
@@ -188,3 +218,8 @@ class TableApply:
         """Rows that should exist: another program may have altered the table."""
         if missing:
             self._context.metrics.count("dml.missing", missing, table=changes.table)
+
+
+def _now() -> int:
+    """Microseconds since 1970 UTC."""
+    return time.time_ns() // 1000

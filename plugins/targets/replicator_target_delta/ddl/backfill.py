@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from replicator_sdk.batch import combined
 from replicator_sdk.distributed.executors import is_local, run_on_executors, run_on_threads
@@ -30,17 +31,22 @@ class NewValues:
         field: The column in the files.
         default: The value of every row, of the field's type; None when it comes from another column.
         origin: The column it is cast from.
+        only_null: Only rows that have NULL in this field get `default`; None for all rows.
     """
 
     field: pa.Field
     default: pa.Scalar | None = None
     origin: pa.Field | None = None
+    only_null: pa.Field | None = None
 
     def of(self, rows: pa.Table) -> pa.Array:
         """The column's values for `rows`; exact or `pyarrow.ArrowInvalid`."""
         if self.origin is not None:
             return combined(rows.column(self.origin.name)).cast(self.field.type)
         assert self.default is not None
+        if self.only_null is not None:
+            chosen = combined(rows.column(self.only_null.name)).is_null()
+            return pc.if_else(chosen, self.default, pa.scalar(None, self.field.type))
         return pa.repeat(self.default, rows.num_rows)
 
 

@@ -10,15 +10,19 @@ import pyarrow as pa
 from replicator_sdk.errors import BugError, NeedsUserError, SchemaDriftError
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
 from replicator_sdk.failpoint import failpoint, register
+from replicator_target_delta.apply.key_lookup import Place
 from replicator_target_delta.apply.unmatched_rows import UnmatchedRows
 from replicator_target_delta.config import DeltaConfig, Mode
 from replicator_target_delta.ddl.backfill import NewValues, rewrite_table
+from replicator_target_delta.merge_on_read.append import Numbering
 from replicator_target_delta.merge_on_read.structure import obstacle
 from replicator_target_delta.schema.encoding import conform
 from replicator_target_delta.schema.table_definition import TableDefinition
-from replicator_target_delta.schema.table_form import form_of
+from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.schema.types import Layout, same_type, spark_type
 from replicator_target_delta.table import Attempt, TargetTable
+from replicator_target_delta.versions.difference import Ending, end_all
+from replicator_target_delta.versions.version_columns import VersionColumns, end_column, latest_time, microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +61,10 @@ class TableDDL:
             if event.operation is not DDLOperation.DROP_TABLE:
                 self._create(attempt, event)  # altered before it was ever written: its present shape is enough
         elif event.operation is DDLOperation.TRUNCATE_TABLE:
-            self._commit(attempt, event, remove=True)
+            if self._has_versions(attempt):
+                self._end_all(attempt, event)
+            else:
+                self._commit(attempt, event, remove=True)
         elif event.operation is DDLOperation.DROP_TABLE:
             self._commit(attempt, event, dropped=True)
         elif event.operation is DDLOperation.ALTER_TABLE:
@@ -76,6 +83,9 @@ class TableDDL:
         definition = TableDefinition(attempt.state.metadata)
         if attempt.record is not None and attempt.record.dropped:
             # The kept table of a dropped one gives way to its successor; time travel still shows it.
+            if self._has_versions(attempt) and form.has_versions:
+                self._end_all(attempt, event, definition.evolved(event.schema, form).to_metadata())
+                return
             self._commit(attempt, event, metadata=definition.replaced(event.schema, form).to_metadata(), remove=True)
         elif not definition.matches(event.schema, form):
             raise SchemaDriftError(
@@ -89,11 +99,33 @@ class TableDDL:
         else:
             self._commit(attempt, event)
 
+    def _has_versions(self, attempt: Attempt) -> bool:
+        return TableDefinition(attempt.state.metadata).has_versions
+
+    def _end_all(self, attempt: Attempt, event: DDLEvent, metadata: dict[str, Any] | None = None) -> None:
+        """End all versions that are current."""
+        before, number = attempt.progress, event.sequence_number
+        assert before is not None
+        number += Numbering(before.last_sequence, number).added
+        state, storage = attempt.state, self._table.log.storage
+        place = Place(self._spark, state, storage, state.written_bytes(self._config.target_file_bytes), False)
+        # Of a source that does not report its time it was no earlier than the changes before it, and no later than those after it.
+        columns, known = VersionColumns.of(state.layout, self._config.metadata_names()), event.source_timestamp
+        time = latest_time(state, columns) if known is None else microseconds(known)
+        changes = end_all(place, columns, Ending(number, time))
+        progress = self._table.progress_at(attempt, _position(event), number)
+        dropped = None if metadata is None else False
+        self._table.commit(
+            attempt, progress, add=changes.add, remove=changes.remove, metadata=metadata, dropped=dropped
+        )
+
     def _alter(self, attempt: Attempt, event: DDLEvent) -> None:
         definition = TableDefinition(attempt.state.metadata)
         values: dict[str, _Source] = {}
         for alter in event.alters:
             self._step(definition, alter, event, values)
+        if self._config.mode is Mode.SCD2 and definition.has_versions:
+            definition.follow(_versions_form(self._config, event))
         if self._config.mode is Mode.MERGE_ON_READ:
             self._follow_keys(definition, TableDefinition(attempt.state.metadata).keys, event)
         metadata = definition.to_metadata()
@@ -197,7 +229,12 @@ class TableDDL:
         layout = Layout.of(json.loads(metadata["schemaString"]))
         before = {c.physical: c.arrow for c in attempt.state.layout.columns}
         try:
-            made = [source.values(layout[name].arrow, before) for name, source in values.items() if name in layout]
+            only_null = end_column(attempt.state)
+            made = [
+                source.values(layout[name].arrow, before, only_null)
+                for name, source in values.items()
+                if name in layout
+            ]
             log = self._table.log
             files = rewrite_table(self._spark, attempt.state, log.storage, layout.physical, made)
             unmatched = self._unmatched(attempt, event, layout, made)
@@ -222,7 +259,7 @@ class TableDDL:
     def _unmatched(self, attempt: Attempt, event: DDLEvent, layout: Layout, values: Sequence[NewValues]) -> str | None:
         """Removals whose rows are not there yet, under the new definition; the same as `rewrite_table` does with rows."""
         stored = attempt.state.unmatched
-        if not stored:
+        if not stored or self._has_versions(attempt):
             return None
         ours = set(self._config.metadata_names().values())  # of a table without a key: it is a merged one
         found = UnmatchedRows.of(stored, [c.arrow for c in attempt.state.layout.columns if c.name not in ours])
@@ -256,14 +293,20 @@ class _Source:
         self._kind = kind
         self._physical = physical
 
-    def values(self, field: pa.Field, before: dict[str, pa.Field]) -> NewValues:
-        """For the column's present field in the files."""
+    def values(self, field: pa.Field, before: dict[str, pa.Field], only_null: pa.Field | None) -> NewValues:
+        """For the column's present field in the files; versions that have ended had no default."""
         if self._physical in before:
             return NewValues(field, origin=before[self._physical])
         if self._physical:  # added and retyped in one event: old files have NULL in it
             return NewValues(field, default=pa.scalar(None, field.type))
         made = conform(pa.array([self._default], self._kind), field.type)
-        return NewValues(field, default=made[0])
+        return NewValues(field, default=made[0], only_null=only_null)
+
+
+def _versions_form(config: DeltaConfig, event: DDLEvent) -> TableForm:
+    if event.schema is None:
+        raise BugError("an ALTER_TABLE without a schema", code="RPL-9404", table=str(event.table))
+    return form_of(config, event.schema)
 
 
 def _position(event: DDLEvent) -> Any:

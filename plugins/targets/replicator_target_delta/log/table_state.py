@@ -23,7 +23,8 @@ class State:
         stored: What our domain holds, parsed; None when it was never ours.
         key: The physical names of its key's columns, once changes were applied; the log does not say them.
         stamp: Of the version's commit file; None where it is not known, or the file is gone.
-        unmatched: What is stored of removals whose rows are not there yet (`UnmatchedRows`); empty for none.
+        unmatched: What is stored of removals whose rows are not there yet (`UnmatchedRows`), of a table of versions what is stored of a
+            copy that is not finished (`versions.copying`); empty for none.
     """
 
     version: int

@@ -8,7 +8,7 @@ which nothing could be applied. Executors take whole columns from file to file i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +31,7 @@ from replicator_target_delta.log.table_state import State
 from replicator_target_delta.maintenance.clustering import TOGETHER, Ranges, key_ranges, plan_merges
 from replicator_target_delta.merge_on_read.folding import Folding, folding_of, read_key
 from replicator_target_delta.table import TargetTable
+from replicator_target_delta.versions.version_columns import end_column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +41,7 @@ _PACK_BYTES: Final = 32 << 20  # compressed; one executor task holds the rows of
 _PACKS_PER_CORE: Final = 2  # in one step: what waits for it waits a few seconds
 _MANY_SMALL_FILES: Final = 8
 _GONE_SHARE: Final = 0.2
+Among = Callable[[Part], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def compact(table: TargetTable, spark: SparkSession, file_bytes: int | None = No
         attempt = table.begin()
         here = attempt.state.files
         size, most = file_bytes or attempt.state.file_bytes or _PACK_BYTES, _most_packs(spark)
-        every = plan_packs(here, key_columns(attempt.state), size, most + 1)
+        every = plan_all_packs(attempt.state, size, most + 1)
         packs = every[:most]
         if attempt.progress is None or not packs:
             return _report(here)
@@ -152,7 +154,23 @@ def writer(pack: Pack, root: str, state: State) -> PackWriter:
     return PackWriter(root, files, state.layout.physical, names, pack.pieces, pack.level, folding)
 
 
-def plan_packs(files: FileIndex, key: list[pa.Field], file_bytes: int, merges: int) -> list[Pack]:
+def plan_all_packs(state: State, file_bytes: int, merges: int) -> list[Pack]:
+    """As `plan_packs`; current and ended versions stay in files of their own, so that no file of ended ones is looked through for current ones."""
+    end, key = end_column(state), key_columns(state)
+    if end is None:
+        return plan_packs(state.files, key, file_bytes, merges)
+
+    def current(part: Part) -> npt.NDArray[np.bool_]:
+        bounds = part.segment.bounds(end)
+        return np.ones(len(part.segment), np.bool_) if bounds is None else bounds.nulls
+
+    kinds = (current, lambda part: ~current(part))
+    return [pack for kind in kinds for pack in plan_packs(state.files, key, file_bytes, merges, kind)]
+
+
+def plan_packs(
+    files: FileIndex, key: list[pa.Field], file_bytes: int, merges: int, among: Among | None = None
+) -> list[Pack]:
     """Which files to write again.
 
     Args:
@@ -160,18 +178,25 @@ def plan_packs(files: FileIndex, key: list[pa.Field], file_bytes: int, merges: i
         key: Columns to put rows in order by; none where they are not known.
         file_bytes: How large files are to be. Smaller ones than half of that are put together once there are several.
         merges: How many groups at most are put in order together.
+        among: Which files of a part may be taken; None for all.
     """
     ranges = key_ranges(files, key)
-    packs = _packs_of_small(files, ranges, file_bytes)
+    if among is not None:
+        ranges = ranges.without(files.chosen(lambda part: ~among(part)))
+    packs = _packs_of_small(files, ranges, file_bytes, among or _all)
     rest = ranges.without([file for pack in packs for file in pack.files])
     groups = plan_merges(files, rest, merges, (TOGETHER + 1) * file_bytes)
     return packs + [Pack(group, len(group), group[0].level + 1) for group in groups]
 
 
-def _packs_of_small(files: FileIndex, ranges: Ranges, file_bytes: int) -> list[Pack]:
+def _all(part: Part) -> npt.NDArray[np.bool_]:
+    return np.ones(len(part.segment), np.bool_)
+
+
+def _packs_of_small(files: FileIndex, ranges: Ranges, file_bytes: int, among: Among) -> list[Pack]:
     """Small files, and those that lost many rows: neighbours by level and key, so that what is in order stays so."""
-    small = files.chosen(lambda part: ~_is_holed(part) & (part.segment.sizes <= file_bytes // 2))
-    holed = files.chosen(_is_holed)
+    small = files.chosen(lambda part: among(part) & ~_is_holed(part) & (part.segment.sizes <= file_bytes // 2))
+    holed = files.chosen(lambda part: among(part) & _is_holed(part))
     if not holed and len(small) < _MANY_SMALL_FILES:
         return []
     groups: list[list[LiveFile]] = []

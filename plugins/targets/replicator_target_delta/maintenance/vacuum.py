@@ -18,6 +18,7 @@ from replicator_target_delta.log.removed_names import names_of
 from replicator_target_delta.log.table_state import State
 from replicator_target_delta.log.transaction_log import translated
 from replicator_target_delta.table import TargetTable
+from replicator_target_delta.versions.version_columns import Aside
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,8 +58,10 @@ def vacuum(
 
 
 def live_names(state: State) -> set[str]:
-    """The names, without folders, of the data files and deletion vectors of a version."""
-    return {name for file in state.files for name in names_of(file.path, file.vector)}
+    """The names, without folders, of the data files and deletion vectors of a version, and of the files of a copy that is not finished."""
+    own = {name for file in state.files for name in names_of(file.path, file.vector)}
+    aside = Aside.of(state)
+    return own if aside is None else own.union(*(names_of(add["path"], None) for add in aside.files))
 
 
 def _delete(table: TargetTable, files: Collection[StoredFile], is_stopping: Callable[[], bool]) -> list[StoredFile]:

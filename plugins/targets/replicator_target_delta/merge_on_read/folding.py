@@ -6,6 +6,7 @@ has a row of its key, and no older one can come: then a reader that finds no row
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from replicator_sdk.batch import combined
-from replicator_sdk.merge_on_read import WATERMARK_KEY, MergeOnReadDefinition
+from replicator_sdk.merge_on_read import PRIMARY_KEY, WATERMARK_KEY, MergeOnReadDefinition
 from replicator_sdk.net_change import encode_rows as code_rows
 from replicator_target_delta.apply.key_lookup import Place, find
 from replicator_target_delta.apply.pruning import candidate_files, prepare
@@ -24,6 +25,7 @@ from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.log.table_state import State
 from replicator_target_delta.merge_on_read.freshness import by_freshness, last_of_each
 from replicator_target_delta.merge_on_read.tombstones import Tombstones
+from replicator_target_delta.schema.table_form import names_keys
 
 if TYPE_CHECKING:
     from replicator_target_delta.file_index.file_index import LiveFile
@@ -103,11 +105,11 @@ def folding_of(state: State, files: Sequence[LiveFile]) -> Folding | None:
 
 
 def read_key(state: State) -> tuple[str, ...]:
-    """The physical names of the key by which a merge-on-read table is read; empty for a merged table."""
+    """The physical names of the key that the table's properties name to readers; empty for a merged table."""
     properties = state.metadata["configuration"]
-    if WATERMARK_KEY not in properties:
+    if not names_keys(properties):
         return ()
-    return tuple(state.layout[name].physical for name in MergeOnReadDefinition.from_properties(properties).primary_key)
+    return tuple(state.layout[name].physical for name in json.loads(properties[PRIMARY_KEY]))
 
 
 def _drops_tombstones(definition: MergeOnReadDefinition, names: list[str]) -> bool:

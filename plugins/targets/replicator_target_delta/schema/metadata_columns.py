@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,10 +11,59 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.event import DMLOperation
-from replicator_target_delta.config import BATCH_ID, IS_DELETED, OPERATION, SEQUENCE, SOURCE_TIMESTAMP, TOMBSTONE
+from replicator_target_delta.config import (
+    BATCH_ID,
+    END_SEQUENCE,
+    IS_CURRENT,
+    IS_DELETED,
+    OPERATION,
+    SEQUENCE,
+    SOURCE_TIMESTAMP,
+    TOMBSTONE,
+    VALID_FROM,
+    VALID_TO,
+)
 
 Int64s = npt.NDArray[np.int64]
 _LETTERS: Final = {DMLOperation.INSERT: "I", DMLOperation.UPDATE: "U", DMLOperation.DELETE: "D"}
+_TIME: Final = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """When versions were valid; microseconds since 1970 UTC. All arrays have one length.
+
+    Attributes:
+        start: From when.
+        end: To when; without meaning for one that is current.
+        end_sequence: The number of the change that ended it; -1 for one that is current.
+    """
+
+    start: Int64s
+    end: Int64s
+    end_sequence: Int64s
+
+    @classmethod
+    def current(cls, start: Int64s) -> Spans:
+        """Those of current versions."""
+        none = np.full(len(start), -1, np.int64)
+        return cls(start, none, none)
+
+    @property
+    def is_current(self) -> npt.NDArray[np.bool_]:
+        """Which are current."""
+        current: npt.NDArray[np.bool_] = self.end_sequence < 0
+        return current
+
+    def columns(self) -> dict[str, pa.Array]:
+        """The columns that say so, by kind."""
+        current = self.is_current
+        return {
+            VALID_FROM: pa.array(self.start).cast(_TIME),
+            VALID_TO: pa.array(self.end, mask=current).cast(_TIME),
+            IS_CURRENT: pa.array(current),
+            END_SEQUENCE: pa.array(self.end_sequence, mask=current),
+        }
 
 
 class Stamper:
@@ -29,7 +79,13 @@ class Stamper:
         self._batch = batch
 
     def columns(
-        self, sequence: Int64s, timestamp: Int64s, operation: pa.Array, *, deleted: bool
+        self,
+        sequence: Int64s,
+        timestamp: Int64s,
+        operation: pa.Array,
+        *,
+        deleted: bool = False,
+        spans: Spans | None = None,
     ) -> dict[str, pa.Array]:
         """Metadata columns by their names in the table.
 
@@ -38,6 +94,7 @@ class Stamper:
             timestamp: Its commit time, microseconds since 1970 UTC; -1 becomes NULL.
             operation: `I`, `U` or `D` for each row.
             deleted: Whether the rows are the last state of deleted ones; a tombstone key that is a text is left NULL.
+            spans: When each row was valid; for a table of versions.
         """
         size = len(sequence)
         made = {
@@ -46,13 +103,14 @@ class Stamper:
             OPERATION: lambda: operation,
             IS_DELETED: lambda: pa.repeat(pa.scalar(deleted), size),
             TOMBSTONE: lambda: pa.nulls(size, pa.string()),
-            SOURCE_TIMESTAMP: lambda: pa.array(timestamp, mask=timestamp < 0).cast(pa.timestamp("us", "UTC")),
+            SOURCE_TIMESTAMP: lambda: pa.array(timestamp, mask=timestamp < 0).cast(_TIME),
         }
-        return {name: made[kind]() for kind, name in self.names.items()}
+        versions = {} if spans is None else spans.columns()
+        return {name: versions[kind] if kind in versions else made[kind]() for kind, name in self.names.items()}
 
     def upserted(self, sequence: Int64s, timestamp: Int64s, fresh: npt.NDArray[np.bool_]) -> dict[str, pa.Array]:
         """For rows written: `I` where the key was certainly new, else `U`."""
-        return self.columns(sequence, timestamp, pa.array(np.where(fresh, "I", "U"), pa.string()), deleted=False)
+        return self.columns(sequence, timestamp, pa.array(np.where(fresh, "I", "U"), pa.string()))
 
     def removed(self, sequence: Int64s, timestamp: Int64s) -> dict[str, pa.Array]:
         """For deleted rows that are kept."""
@@ -60,12 +118,21 @@ class Stamper:
 
     def appended(self, sequence: Int64s, timestamp: Int64s, codes: npt.NDArray[np.int8]) -> dict[str, pa.Array]:
         """For rows of which each is a change; which of them are tombstones is said apart (`Tombstones`)."""
-        return self.columns(sequence, timestamp, _letters(codes), deleted=False)
+        return self.columns(sequence, timestamp, _letters(codes))
 
-    def snapshot(self, size: int) -> dict[str, pa.Array]:
-        """For rows a snapshot read: sequence number 0, no time."""
+    def versions(
+        self, sequence: Int64s, timestamp: Int64s, codes: npt.NDArray[np.int8], spans: Spans
+    ) -> dict[str, pa.Array]:
+        """For rows of which each is a version that a change has opened."""
+        return self.columns(sequence, timestamp, _letters(codes), spans=spans)
+
+    def snapshot(self, size: int, number: int = 0, time: int = 0) -> dict[str, pa.Array]:
+        """For rows a snapshot read: no commit time; as versions they are valid from `time` on, microseconds since 1970 UTC."""
         return self.columns(
-            np.zeros(size, np.int64), np.full(size, -1, np.int64), pa.repeat(pa.scalar("I"), size), deleted=False
+            np.full(size, number, np.int64),
+            np.full(size, -1, np.int64),
+            pa.repeat(pa.scalar("I"), size),
+            spans=Spans.current(np.full(size, time, np.int64)),
         )
 
 

@@ -10,8 +10,19 @@ from typing import Any, Final
 from replicator_sdk.errors import SchemaDriftError
 from replicator_sdk.merge_on_read import PRIMARY_KEY, WATERMARK_KEY, MergeOnReadDefinition
 from replicator_sdk.schema import Column, TableSchema
-from replicator_target_delta.config import BATCH_ID, IS_DELETED, OPERATION, SEQUENCE, SOURCE_TIMESTAMP, TOMBSTONE
-from replicator_target_delta.schema.table_form import KEY_PROPERTIES, TableForm
+from replicator_target_delta.config import (
+    BATCH_ID,
+    END_SEQUENCE,
+    IS_CURRENT,
+    IS_DELETED,
+    OPERATION,
+    SEQUENCE,
+    SOURCE_TIMESTAMP,
+    TOMBSTONE,
+    VALID_FROM,
+    VALID_TO,
+)
+from replicator_target_delta.schema.table_form import KEY_MARKS, KEY_PROPERTIES, VERSION_END_KEY, TableForm, names_keys
 from replicator_target_delta.schema.types import IdentityGiver, same_type, spark_type
 
 _HIGHEST_ID: Final = "delta.columnMapping.maxColumnId"
@@ -29,6 +40,10 @@ _METADATA_TYPES: Final = {
     IS_DELETED: "boolean",
     TOMBSTONE: "string",
     SOURCE_TIMESTAMP: "timestamp",
+    VALID_FROM: "timestamp",
+    VALID_TO: "timestamp",
+    IS_CURRENT: "boolean",
+    END_SEQUENCE: "long",
 }
 
 
@@ -80,9 +95,25 @@ class TableDefinition:
         made.follow(form)
         return made
 
+    def evolved(self, schema: TableSchema, form: TableForm) -> TableDefinition:
+        """The definition of the same table with other columns, where rows of before keep what they have: a column keeps its values as long as
+        it keeps name and type.
+        """
+        made = TableDefinition(self.to_metadata())
+        wanted = {c.name: spark_type(c.type) for c in schema.columns}
+        wanted |= {name: _METADATA_TYPES[kind] for kind, name in form.names.items()}
+        for name in [field["name"] for field in made._fields]:
+            if name not in wanted or not same_type(wanted[name], made.type_of(name)):
+                made.drop(name)
+        for name, kind in wanted.items():
+            if not made.has(name):
+                made._add(name, kind, str(schema.table))
+        made.follow(form)
+        return made
+
     def follow(self, form: TableForm) -> None:
         """Have the table's properties name the keys of `form`, and no others."""
-        if not form.properties and WATERMARK_KEY not in self._metadata["configuration"]:
+        if not form.properties and not names_keys(self._metadata["configuration"]):
             return  # properties of these names are the owner's
         others = {k: v for k, v in self._metadata["configuration"].items() if k not in KEY_PROPERTIES}
         self._metadata = {**self._metadata, "configuration": others | form.properties}
@@ -92,6 +123,11 @@ class TableDefinition:
         """The keys that the properties name to readers; None for a merged table."""
         properties = self._metadata["configuration"]
         return MergeOnReadDefinition.from_properties(properties) if WATERMARK_KEY in properties else None
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether the table has every version of a row."""
+        return VERSION_END_KEY in self._metadata["configuration"]
 
     @property
     def primary_key(self) -> tuple[str, ...]:
@@ -110,7 +146,7 @@ class TableDefinition:
     def matches(self, schema: TableSchema, form: TableForm) -> bool:
         """Whether the table has exactly these columns and types, in any order, and its readers these keys."""
         properties, keys = self._metadata["configuration"], form.properties
-        if any(properties.get(name) != keys.get(name) for name in (KEY_PROPERTIES if keys else [WATERMARK_KEY])):
+        if any(properties.get(name) != keys.get(name) for name in (KEY_PROPERTIES if keys else KEY_MARKS)):
             return False
         wanted = {c.name: spark_type(c.type) for c in schema.columns}
         wanted |= {name: _METADATA_TYPES[kind] for kind, name in form.names.items()}

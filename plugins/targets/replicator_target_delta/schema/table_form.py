@@ -1,7 +1,9 @@
-"""What a table has beside the source's columns: the replicator's own, and in the mode `merge-on-read` the keys of its readers."""
+"""What a table has beside the source's columns: the replicator's own, and where a key has several rows the keys of its readers."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,6 +18,7 @@ from replicator_sdk.merge_on_read import (
 )
 from replicator_sdk.schema import TableSchema
 from replicator_target_delta.config import (
+    END_SEQUENCE,
     IS_DELETED,
     METADATA_COLUMNS,
     SEQUENCE,
@@ -26,7 +29,11 @@ from replicator_target_delta.config import (
 )
 from replicator_target_delta.schema.types import spark_type
 
-KEY_PROPERTIES: Final = (PRIMARY_KEY, WATERMARK_KEY, TOMBSTONE_KEY, TOMBSTONE_STRING_KEY_VALUE)
+VERSION_END_KEY: Final = "version_end_key"
+"""The property of a table of versions that names the column which is NULL in current ones."""
+KEY_PROPERTIES: Final = (PRIMARY_KEY, WATERMARK_KEY, TOMBSTONE_KEY, TOMBSTONE_STRING_KEY_VALUE, VERSION_END_KEY)
+KEY_MARKS: Final = (WATERMARK_KEY, VERSION_END_KEY)
+"""Without either, properties of these names are the owner's."""
 _TEXT: Final = "string"
 
 
@@ -36,19 +43,28 @@ class TableForm:
 
     Attributes:
         names: Metadata column → its name in the table, in the order of the table's columns.
-        definition: By what readers find the latest row; None for a merged table, which has one row for each key.
+        definition: By what readers find the latest row; None for a table that is not one of the mode `merge-on-read`.
         sent: The watermark keys that are columns of the source.
         tombstone_is_sent: Whether the tombstone key is a column of the source.
+        primary_key: Of a table of versions, the columns that say which row it is a version of; else empty.
     """
 
     names: dict[str, str] = field(default_factory=dict)
     definition: MergeOnReadDefinition | None = None
     sent: tuple[str, ...] = ()
     tombstone_is_sent: bool = False
+    primary_key: tuple[str, ...] = ()
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether the table has every version of a row."""
+        return bool(self.primary_key)
 
     @property
     def properties(self) -> dict[str, str]:
         """The table properties that say so to readers."""
+        if self.has_versions:
+            return {PRIMARY_KEY: json.dumps(list(self.primary_key)), VERSION_END_KEY: self.names[END_SEQUENCE]}
         return {} if self.definition is None else self.definition.to_properties()
 
 
@@ -56,14 +72,24 @@ def form_of(config: DeltaConfig, schema: TableSchema) -> TableForm:
     """The form of the table for a source's table.
 
     Raises:
-        NeedsUserError: RPL-3417 when the mode `merge-on-read` cannot work for it.
+        NeedsUserError: RPL-3417 when the mode cannot work for it.
     """
     if config.mode is Mode.MERGE:
         return TableForm(config.metadata_names())
     if not schema.primary_key:
         raise _refused(
-            schema, "it has no key, and readers take the latest row of each", "give it a primary key at the source"
+            schema,
+            "it has no key"
+            + (
+                ", and a version is one of a key"
+                if config.mode is Mode.SCD2
+                else ", and readers take the latest row of each"
+            ),
+            "give it a primary key at the source",
+            config.mode,
         )
+    if config.mode is Mode.SCD2:
+        return TableForm(config.metadata_names(), primary_key=schema.primary_key)
     own = config.metadata_names()
     tombstone = config.tombstone_key or config.metadata_prefix + IS_DELETED
     if is_sent := tombstone in schema:
@@ -126,9 +152,14 @@ def _is_primitive(kind: DataType) -> bool:
     return not isinstance(kind, Array | Record)
 
 
-def _refused(schema: TableSchema, why: str, next_step: str) -> NeedsUserError:
+def names_keys(properties: Mapping[str, str]) -> bool:
+    """Whether a table's properties name keys to its readers."""
+    return any(name in properties for name in KEY_MARKS)
+
+
+def _refused(schema: TableSchema, why: str, next_step: str, mode: Mode = Mode.MERGE_ON_READ) -> NeedsUserError:
     return NeedsUserError(
-        f"the table cannot be written in the mode merge-on-read: {why}",
+        f"the table cannot be written in the mode {mode.value}: {why}",
         code="RPL-3417",
         table=str(schema.table),
         hint=f"{next_step}; or leave the table out of `tables`",

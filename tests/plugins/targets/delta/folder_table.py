@@ -20,12 +20,14 @@ from replicator_target_delta.file_index.file_index import FileIndex
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.log.table_state import State
-from replicator_target_delta.maintenance.compaction import Pack, key_columns, plan_packs, writer
+from replicator_target_delta.maintenance.compaction import Pack, plan_all_packs, writer
 from replicator_target_delta.merge_on_read.append import AppendApply, Numbering
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.table_form import form_of
 from replicator_target_delta.schema.types import Layout
+from replicator_target_delta.versions.history import VersionsApply
+from replicator_target_delta.versions.version_columns import VersionColumns
 
 
 class FolderTable:
@@ -38,6 +40,7 @@ class FolderTable:
         metadata = TableDefinition.create(schema, form_of(self.config, schema)).to_metadata()
         self.properties = metadata["configuration"]
         self.highest = 0
+        self.now = 0
         self.state = State(0, metadata, Layout.of(json.loads(metadata["schemaString"])), FileIndex(), None)
 
     def apply(self, changes: TableChanges) -> None:
@@ -52,6 +55,14 @@ class FolderTable:
             )
             self._commit(append.write(), [])
             self.highest = append.highest
+            return
+        if form.has_versions:
+            numbering = Numbering(self.highest, changes.identity.first_sequence)
+            columns = VersionColumns.of(self.state.layout, names)
+            versions = VersionsApply(place, changes, stamper, columns, numbering, now=self.now)
+            made = versions.write().to_changes(self.storage, self.state.files)
+            self._commit(made.add, made.remove)
+            self.highest = versions.highest
             return
         if self.schema.primary_key:
             made = KeyedApply(place, changes, stamper).run()
@@ -68,7 +79,7 @@ class FolderTable:
 
     def compact(self, file_bytes: int, merges: int) -> int:
         """What `compact` does between the beginning and the commit; returns how many files were written again."""
-        packs = plan_packs(self.state.files, key_columns(self.state), file_bytes, merges)
+        packs = plan_all_packs(self.state, file_bytes, merges)
         adds = [add for pack in packs for add in writer(pack, self.storage.root, self.state).write()]
         gone = self.state.files.actions(file for pack in packs for file in pack.files)
         self._commit([DataFile(add) for add in adds], gone)
