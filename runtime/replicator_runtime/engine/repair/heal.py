@@ -79,8 +79,8 @@ def heal(pipeline: Pipeline, confirm: Callable[[HealPlan], None]) -> HistoryGap:
         What was lost, and what was done of each table.
 
     Raises:
-        NeedsUserError: RPL-1231 when it never ran; RPL-1382 when the log is there; RPL-1383 when the source's log is earlier now than the
-            saved offset; RPL-1361 for a source without snapshots; RPL-1384 for a target that cannot write single rows again; RPL-1385
+        NeedsUserError: RPL-1231 when it never ran; RPL-1382 when the log is there; RPL-1383 when the source's log is not after the
+            saved offset now; RPL-1361 for a source without snapshots; RPL-1384 for a target that cannot write single rows again; RPL-1385
             while a rewind is to be finished; RPL-7130 when a run goes on; RPL-7106 for root where the state is another user's.
         HistoryLostError: RPL-7140 when the source is another one.
         ReplicatorError: As source, target or state fail; given again it does all again.
@@ -228,9 +228,10 @@ class _Heal:
         reader = run.pipeline.source.create_reader(definition, SourceContext(run), NoEmitter())
         try:
             start = reader.initialize(None)
-            if start < run.saved_offset:
+            # Of files of two servers neither is before the other.
+            if start != run.saved_offset and not run.saved_offset < start:
                 raise NeedsUserError(
-                    f"the source's log is at {start} now, before the saved offset {run.saved_offset}: it is another log",
+                    f"the source's log is at {start} now, which is not after the saved offset {run.saved_offset}: it is another log",
                     code="RPL-1383",
                     hint="have every table copied again: `replicator reset PIPELINE`",
                 )
