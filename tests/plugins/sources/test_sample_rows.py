@@ -84,6 +84,20 @@ def test_a_condition_of_postgres_cannot_write(postgres_database: PostgresDatabas
         )
 
 
+@pytest.mark.parametrize("more", ["SELECT (1", "SELECT 1 --"])
+def test_a_condition_of_postgres_is_one_statement(postgres_database: PostgresDatabase, more: str) -> None:
+    postgres_database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    postgres_database.execute("INSERT INTO t VALUES (1)")
+    with pytest.raises(NeedsUserError) as refused:
+        sampled(
+            postgres_source(postgres_database),
+            TableId(postgres_database.name, "t", "public"),
+            condition=f"true); COMMIT; DELETE FROM public.t; {more}",
+        )
+    assert refused.value.code == "RPL-3607"
+    assert postgres_database.execute("SELECT count(*) FROM t") == [(1,)]
+
+
 def test_rows_of_mysql_are_shown(mysql_and_mariadb: MysqlDatabase) -> None:
     database = mysql_and_mariadb
     database.execute("CREATE TABLE t (id int PRIMARY KEY, name text, price decimal(8, 2))")

@@ -65,7 +65,7 @@ def check_condition(
 def check_condition_of(
     connection: psycopg.Connection[tuple[Any, ...]], table: TableId, name: str, condition: str
 ) -> None:
-    """The same for the stored table that SQL calls `name`.
+    """The same for the stored table that SQL calls `name`. A condition that holds other statements is none.
 
     Raises:
         NeedsUserError: When the server does not take it.
@@ -74,7 +74,8 @@ def check_condition_of(
         return
     errors = driver().errors
     try:
-        connection.execute(statement(f"EXPLAIN SELECT FROM {name} WHERE ({condition})"))
+        # `binary` is for the extended protocol, which takes one statement; the simple one would run what follows a semicolon.
+        connection.execute(statement(f"EXPLAIN SELECT FROM {name} WHERE ({condition})"), binary=True)
     except (errors.UndefinedTable, errors.InsufficientPrivilege):
         raise
     except (driver().ProgrammingError, driver().DataError) as refused:
