@@ -20,6 +20,8 @@ from replicator_sdk.outgoing.networks import Networks, check_addresses
 _METADATA_NAMES = frozenset({"metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"})
 _METADATA = "metadata servers are not connected to"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s,'\"]*")
+_UNREAD = {ord(sign): None for sign in "\t\r\n"} | {ord("\\"): "/"}
+_SLASHES = re.compile(r"\b(https?):/*(?=[^/])", re.IGNORECASE)
 _OF_OTHER_PROGRAMS = ("http://", "https://")
 """Addresses that Java and C++ connect to by themselves: their names are looked at once, before."""
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -61,7 +63,7 @@ def refusal_of(networks: Networks, text: str) -> str:
         if address is None:
             continue
         # A number, such as a port, is an address to the C library. It is one here where it could lead to a metadata server.
-        is_meant = _is_written_out(_named(host)) or _URL.search(text) is not None
+        is_meant = _is_written_out(_named(host)) or any(map(_URL.search, _readings(text)))
         if reason := (networks if is_meant else Networks()).refusal(address):
             return reason
     return ""
@@ -69,6 +71,19 @@ def refusal_of(networks: Networks, text: str) -> str:
 
 def hosts_of(text: str) -> Iterator[str]:
     """The hosts that a value may name: a host, hosts with ports, URLs."""
+    for read in _readings(text):
+        yield from _hosts(read)
+
+
+def _readings(text: str) -> Iterator[str]:
+    """The text, and how libraries in Rust and browsers read it: without ends of lines, with a backslash for a slash, with any number of them."""
+    yield text
+    read = _SLASHES.sub(r"\1://", text.translate(_UNREAD))
+    if read != text:
+        yield read
+
+
+def _hosts(text: str) -> Iterator[str]:
     urls = _URL.findall(text)
     for part in urls or [f"//{part.strip()}" for part in text.split(",")]:
         try:
@@ -140,9 +155,14 @@ class _Guard:
         assert self._resolve is not None
         found = self._resolve(host, *words, **named)
         name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
-        if isinstance(name, str) and _named(name) in self._names:
+        if isinstance(name, str) and self._has(_named(name)):
             check_addresses(self._networks, {str(entry[4][0]) for entry in found})
         return found
+
+    def _has(self, name: str) -> bool:
+        """Whether it is one of the names, or below one of two parts and more: clients of object stores put the bucket before the host."""
+        parts = name.split(".")
+        return name in self._names or any(".".join(parts[n:]) in self._names for n in range(1, len(parts) - 1))
 
 
 _guard = _Guard()
@@ -150,7 +170,7 @@ _guard = _Guard()
 
 def _resolved(networks: Networks, text: str) -> str:
     """Why a URL leads nowhere allowed, by the addresses that its host has now; empty also where it has none."""
-    for url in _URL.findall(text):
+    for url in (url for read in _readings(text) for url in _URL.findall(read)):
         if url.lower().startswith(_OF_OTHER_PROGRAMS):
             try:
                 found = socket.getaddrinfo(urlsplit(url).hostname, None, type=socket.SOCK_STREAM)
@@ -168,7 +188,11 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _named(host: str) -> str:
-    return host.strip("[]").rstrip(".").lower()
+    name = host.strip("[]").rstrip(".").lower()
+    try:
+        return name if name.isascii() else name.encode("idna").decode()  # as HTTP clients give it to the resolver
+    except UnicodeError:
+        return name
 
 
 def _is_written_out(name: str) -> bool:

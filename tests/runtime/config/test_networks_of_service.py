@@ -43,6 +43,11 @@ def off_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
         "[::1]:5432",
         "metadata.google.internal",
         "2852039166",
+        "https://127.0.0.1\\@db.example.com/x",
+        "http:/\\127.0.0.1/x",
+        "https:127.0.0.1",
+        "http://127.0.\n0.1/x",
+        "http://\uff11\uff12\uff17.0.0.1/x",
     ],
 )
 def test_hosts_are_refused_when_macros_have_their_values(build: Build, off_loopback: None, text: str) -> None:
@@ -50,7 +55,7 @@ def test_hosts_are_refused_when_macros_have_their_values(build: Build, off_loopb
     assert found[PLACE].endswith("name a host whose addresses the service allows")
 
 
-@pytest.mark.parametrize("text", ["10.0.0.7", "5432", "public/orders", "s3://bucket/x", "1.2", "0"])
+@pytest.mark.parametrize("text", ["10.0.0.7", "5432", "a\\b", "C:\\x", "public/orders", "s3://bucket/x", "1.2", "0"])
 def test_other_values_are_not(build: Build, off_loopback: None, text: str) -> None:
     build(pipeline({"path": text}))
 
@@ -93,8 +98,15 @@ def test_a_name_that_leads_elsewhere_after_it_was_looked_at_is_not_connected_to(
     build(pipeline({"path": "https://api.example.com/x"}))
     build(pipeline({"path": "db.example.com"}))
     assert socket.getaddrinfo("db.example.com", 5432)
+    build(pipeline({"path": "b\u00fccher.example.com"}))
     leads_to = "169.254.169.254"
-    for name in ("db.example.com", "DB.example.com.", "api.example.com"):
+    for name in (
+        "db.example.com",
+        "DB.example.com.",
+        "api.example.com",
+        "bucket.api.example.com",
+        "xn--bcher-kva.example.com",
+    ):
         with pytest.raises(ConfigError) as found:
             socket.create_connection((name, 80), timeout=1)
         assert found.value.code == "RPL-1902"
