@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import ssl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -143,14 +144,36 @@ def open_connection(**settings: Any) -> pymysql.Connection[Any]:
     PyMySQL waits for them as long as for the answer to a statement: an endpoint that accepts and says nothing would hold
     the run for minutes.
     """
-    with contextlib.suppress(OSError):  # the driver says so
-        addresses_of(settings["host"], settings["port"])  # an executor looks at what the name leads to by this alone
     patience = settings["read_timeout"]
-    connection: Any = driver().connect(**{**settings, "read_timeout": settings["connect_timeout"]})
+    connection: Any = driver().connect(**{**settings, "read_timeout": settings["connect_timeout"]}, defer_connect=True)
+    connection.connect(_allowed_socket(settings))
     connection._read_timeout = connection._current_timeout = patience  # noqa: SLF001 - PyMySQL has no public setter
     connection._sock.settimeout(patience)  # noqa: SLF001 - as above
     opened: pymysql.Connection[Any] = connection
     return opened
+
+
+def _allowed_socket(settings: dict[str, Any]) -> socket.socket | None:
+    """Connected to an address that a service allows: a name that is resolved again may lead elsewhere. None where PyMySQL connects."""
+    host, port = settings["host"], settings["port"]
+    try:
+        addresses = addresses_of(host, port)
+    except OSError:  # PyMySQL says so
+        return None
+    failure: OSError | None = None
+    for address in addresses:
+        try:
+            found = socket.create_connection((address, port), settings["connect_timeout"])
+        except OSError as error:
+            failure = error
+            continue
+        found.settimeout(None)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return found
+    if failure is not None:
+        raise driver().OperationalError(2003, f"Can't connect to MySQL server on {host!r} ({failure})")
+    return None
 
 
 def execute(connection: pymysql.Connection[Any], statement: str, values: Sequence[Any] = ()) -> list[Row]:
