@@ -46,6 +46,8 @@ def tables(
         loaded = load_end(pipeline, "source")
         with loaded.source.create_table_registry() as registry:
             found = [t for t in registry.list_tables() if pattern is None or _fits(pattern, t)]
+            if rows:  # a table whose name is a pattern is meant alone
+                found = [t for t in found if pattern in {t.table.table, str(t.table)}] or found
             schemas = [registry.describe_table(t.table) for t in found] if with_columns or rows else []
         samples = [sample_of(loaded, schema, rows) for schema in schemas] if rows else []
         chosen = {t.table: loaded.selection.matches(t.table) is not None for t in found}

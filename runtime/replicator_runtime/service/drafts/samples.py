@@ -65,6 +65,8 @@ def sample_table(
     config = with_table(completed(json.loads(draft.config), context.settings, namespace, name), body)
     folder = body.schema_ or body.database
     pattern = f"{folder}.{body.table}" if folder else body.table
+    if set(pattern) & {"*", "?"} and only_table(answer(context, config, ["tables"], [pattern]), body) is None:
+        raise no_such_table()  # and the rows of all tables that fit are not read
     found: Any = only_table(answer(context, config, ["tables", "--rows", str(body.rows)], [pattern]), body)
     if found is None:
         raise no_such_table()

@@ -89,6 +89,20 @@ def test_no_more_rows_than_the_bound_are_asked_for(guarded: Service) -> None:
     assert refused.json()["errors"][0]["pointer"] == "/body/rows"
 
 
+def test_a_name_that_is_a_pattern_is_that_of_one_table(guarded: Service, source: Path) -> None:
+    with sqlite3.connect(source) as database:
+        database.execute('CREATE TABLE "order?" (id INTEGER PRIMARY KEY)')
+        database.execute("INSERT INTO orders VALUES (1000, x'ff')")
+        database.execute("DELETE FROM orders WHERE id < 1000")
+    database.close()
+    admin = guarded.client_of(Role.ADMIN)
+    assert admin.post(f"{DRAFT}/sampleTable", json={"table": "orders"}).status_code == 409, "a value is refused"
+    found = admin.post(f"{DRAFT}/sampleTable", json={"table": "order?"})
+    assert (found.status_code, found.json()) == (200, {"columns": ["id"], "rows": [], "cut": []})
+    missing = admin.post(f"{DRAFT}/sampleTable", json={"table": "*"})
+    assert (missing.status_code, missing.json()["code"]) == (404, "RPL-1510")
+
+
 def test_selected_columns_and_rows_of_a_real_postgres_are_shown(
     postgres_database: PostgresDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
