@@ -15,6 +15,7 @@ from replicator_sdk.errors import DataError, NeedsUserError
 from replicator_source_kafka import KafkaConfig, KafkaSource
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.plugin import SqliteSource
+from replicator_source_sqlite.snapshots import sample
 from tests.plugins.sources.mysql.pump import source_of as mysql_source
 from tests.plugins.sources.postgres.pump import source_of as postgres_source
 from tests.services.mysql.server import MysqlDatabase
@@ -105,6 +106,24 @@ def test_rows_of_mysql_are_shown(mysql_and_mariadb: MysqlDatabase) -> None:
     check(mysql_source(database), TableId(database.name, "t"), "RPL-3826")
 
 
+def test_a_condition_of_mysql_cannot_write(mysql_and_mariadb: MysqlDatabase) -> None:
+    database = mysql_and_mariadb
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t VALUES (1)")
+    database.execute("CREATE TABLE noted (n int)")
+    database.execute(
+        f"CREATE FUNCTION notes() RETURNS int DETERMINISTIC MODIFIES SQL DATA BEGIN INSERT INTO {database.name}.noted VALUES (1); RETURN 1; END"
+    )
+    for condition in ("notes() = 1", "id IN (SELECT * FROM (SELECT notes()) AS x)", "id = (SELECT notes())"):
+        with pytest.raises(Exception, match="READ ONLY"):
+            sampled(
+                mysql_source(database),
+                TableId(database.name, "t"),
+                condition=condition.replace("notes", f"{database.name}.notes"),
+            )
+    assert database.query("SELECT count(*) FROM noted") == [(0,)]
+
+
 @pytest.fixture
 def sqlite(tmp_path: Path) -> SqliteSource:
     path = tmp_path / "shop.db"
@@ -120,6 +139,17 @@ def test_rows_of_sqlite_are_shown_without_triggers(sqlite: SqliteSource) -> None
     with sqlite3.connect(sqlite.config.path) as database:
         assert database.execute("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'").fetchone() == (0,)
     database.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_condition_of_sqlite_that_takes_long_is_given_up(
+    sqlite: SqliteSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample, "_SECONDS", 0.5)
+    endless = "(WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c) > 0"
+    with pytest.raises(NeedsUserError) as given_up:
+        sampled(sqlite, TableId("main", "t"), condition=endless)
+    assert given_up.value.code == "RPL-3532"
 
 
 def test_a_value_that_a_copy_refuses_is_refused_with_its_column_and_without_itself(sqlite: SqliteSource) -> None:

@@ -90,11 +90,15 @@ class PlannedTable:
     def check_rows(self, connection: pymysql.Connection[Any]) -> None:
         """Check that the server takes the condition of the rows; reads none.
 
+        Args:
+            connection: In no transaction; where this raises, it is of no more use.
+
         Raises:
             NeedsUserError: When it does not.
         """
         if not self.rows:
             return
+        execute(connection, "START TRANSACTION READ ONLY")  # EXPLAIN calls functions of constants, which may write
         query = f"EXPLAIN SELECT 1 FROM {qualified(self.schema.table)} WHERE ({self.rows})"  # noqa: S608 - quoted names
         try:
             execute(connection, query)
@@ -107,6 +111,7 @@ class PlannedTable:
                 hint="correct `where` of the table in `tables`; it is a condition of MySQL over the table's columns, with the database of each function and other table",
                 table=str(self.schema.table),
             ) from None
+        connection.rollback()
 
     def check(self, connection: pymysql.Connection[Any]) -> None:
         """Whether the table still is what was planned; it stays so until the transaction on `connection` ends.
