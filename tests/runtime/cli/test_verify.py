@@ -9,6 +9,12 @@ from typing import Any
 
 import pytest
 
+from replicator_runtime.cli import reading
+from replicator_runtime.cli.commands.checks.repair import Repaired, Repairing
+from replicator_runtime.engine.verification.table_comparison import Comparison
+from replicator_runtime.engine.verification.verify import Verified
+from replicator_sdk import TableId
+from replicator_sdk.errors import RetryableError
 from replicator_state import ReplicatorDirectory
 from tests.runtime.cli.conftest import Replicator
 from tests.runtime.plugin_packages import install
@@ -113,3 +119,24 @@ def test_a_source_without_snapshots_is_refused(refused: Refused, judged: Callabl
     file = judged()
     ReplicatorDirectory(str(tmp_path / "state"), "default", "judged").acquire("run").release()
     assert refused(file)["code"] == "RPL-1361"
+
+
+@pytest.mark.parametrize("compared_again", [True, False])
+def test_a_repaired_table_is_equal_only_when_it_was_compared_again(
+    compared_again: bool, replicator: Replicator, sqlite_pipeline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark may not start a second time: that the rows were written is no comparison."""
+    table = TableId(database="main", table="orders")
+    lost = RetryableError("Spark does not start", code="RPL-7204", hint="give the command again")
+    again = Verified(table, 1.0, Comparison("9", 3, 3), None) if compared_again else Verified(table, 1.0, None, lost)
+    answers = iter([Verified(table, 1.0, Comparison("9", 3, 2, missing=1), None), again])
+    monkeypatch.setattr(reading, "read_beside_run", lambda *_: ([next(answers)], 0))
+    monkeypatch.setattr(
+        Repairing, "run", lambda *_, **__: {table: Repaired({"written": 1, "deleted": 0, "position": "9"})}
+    )
+    done = replicator("verify", sqlite_pipeline, "--repair", "--yes", "--json")
+    shown = json.loads(done.stdout)
+    assert shown["data"]["equal"] is compared_again
+    assert shown["data"]["tables"][0]["result"] == "repaired"
+    assert done.exit_code == (0 if compared_again else 4)
+    assert (shown["error"] or {}).get("code") == (None if compared_again else "RPL-7204")

@@ -123,12 +123,16 @@ def _print(report: Report, found: list[Verified], done: Mapping[TableId, Repaire
 
     Raises:
         DataError: RPL-5030 when a table differs.
-        ReplicatorError: Otherwise why the first table could not be compared.
+        ReplicatorError: Otherwise why the first table could not be compared, or not again after it was repaired.
     """
     from replicator_sdk.errors import DataError
 
     shown = [_json(one, done.get(one.table)) for one in found]
-    report.data = {"equal": all(one["result"] in {"equal", "repaired"} for one in shown), "tables": shown}
+    known = [
+        one["result"] == "equal" or _is_equal_now(done.get(table.table))
+        for table, one in zip(found, shown, strict=True)
+    ]
+    report.data = {"equal": all(known), "tables": shown}
     if not found:
         report.note("no table of the pipeline was compared")
     else:
@@ -148,9 +152,14 @@ def _print(report: Report, found: list[Verified], done: Mapping[TableId, Repaire
             " whole table again",
             table=str(different[0].table),
         )
-    for one in found:
+    for one in (*found, *(repaired.after for repaired in done.values() if repaired.after)):
         if one.error is not None:
             raise one.error
+
+
+def _is_equal_now(repaired: Repaired | None) -> bool:
+    """Whether a comparison after the repair says so."""
+    return repaired is not None and repaired.is_done and repaired.after is not None and repaired.after.found is not None
 
 
 def _print_repaired(report: Report, one: Verified, repaired: Repaired) -> None:
