@@ -25,7 +25,7 @@ from tests.runtime.cli.service.test_same_output import config, status
 from tests.runtime.service.services import running
 
 DRAFTS, PIPELINES, STREAMS, TABLES = 500, 200, 1000, 20
-MEGABYTES = 150
+MEGABYTES = 200
 SECONDS_OF_A_LIST = 0.02
 """Of one core: 50 lists a second take one."""
 NAMESPACE = "/v1/contexts/default"

@@ -194,8 +194,8 @@ def history(shop: ServerShop, value: bytes | None) -> None:
             opened.store.put(source_key(HISTORY_KEY), value)
 
 
-@follows("RPL-3791", "RPL-3752")
-@pytest.mark.parametrize(("value", "code"), [(None, "RPL-3791"), (b"no history", "RPL-3752")])
+@follows("RPL-3752", "RPL-7125")
+@pytest.mark.parametrize(("value", "code"), [(None, "RPL-7125"), (b"no history", "RPL-3752")])
 def test_without_the_schema_history_a_reset_copies_everything_again(
     mariadb: ServerShop, value: bytes | None, code: str
 ) -> None:
