@@ -6,7 +6,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     # It takes a log that the server damaged, or a history that does not fit it.
     "damage": (
         "RPL-3751",
-        "RPL-3791",
         "RPL-3792",
     ),
 }

@@ -25,7 +25,8 @@ from tests.runtime.cli.service.test_same_output import config, status
 from tests.runtime.service.services import running
 
 DRAFTS, PIPELINES, STREAMS, TABLES = 500, 200, 1000, 20
-MEGABYTES = 200
+MEGABYTES, MEGABYTES_WITH_STREAMS = 150, 200
+"""The second is what the frames of the libraries take for each open stream, about 80 KB: more than is asked of a service."""
 SECONDS_OF_A_LIST = 0.02
 """Of one core: 50 lists a second take one."""
 NAMESPACE = "/v1/contexts/default"
@@ -101,12 +102,13 @@ def test_a_list_of_pipelines_takes_its_thread_little(tmp_path: Path) -> None:
 
 def test_memory_is_bounded_with_a_thousand_event_streams(service: Served) -> None:
     before = _megabytes(service.process.pid)
+    assert before <= MEGABYTES
     with ExitStack() as opened:
         for _ in range(STREAMS // AT_ONCE):
             _open(opened, int(service.url.rpartition(":")[2]), AT_ONCE)
         time.sleep(3)  # the first events of each, which no one reads
         used = _megabytes(service.process.pid)
-    assert used <= MEGABYTES, f"{used:.0f} MB with {STREAMS} streams, {before:.0f} MB before"
+    assert used <= MEGABYTES_WITH_STREAMS, f"{used:.0f} MB with {STREAMS} streams, {before:.0f} MB before"
 
 
 def _open(opened: ExitStack, port: int, count: int) -> None:
