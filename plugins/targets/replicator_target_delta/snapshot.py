@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +29,7 @@ from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.schema.types import Layout
 from replicator_target_delta.table import Attempt, TargetTable
+from replicator_target_delta.versions.version_columns import now
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +102,7 @@ class TableSnapshotLoad:
         self, table: TargetTable, config: DeltaConfig, spark: SparkSession, is_stopping: Callable[[], bool] = never
     ) -> None:
         self._table = table
-        self._began = time.time_ns() // 1000
+        self._began = now()
         self._is_stopping = is_stopping
         self._config = config
         self._spark = spark
@@ -256,7 +256,7 @@ class TableSnapshotLoad:
             read,
             _FILES_LARGER * attempt.state.written_bytes(self._config.target_file_bytes),
             self._number(attempt),
-            time.time_ns() // 1000,
+            now(),
         )
         return [DataFile(add) for adds in self._write(work, chunks) for add in adds]
 

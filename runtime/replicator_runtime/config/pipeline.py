@@ -62,8 +62,13 @@ class Pipeline:
     @property
     def out_of_range(self) -> OutOfRange:
         """What happens to values no standard type holds: the source's setting, else the target's, else `fail`."""
-        words = (getattr(plugin.config, "out_of_range", None) for plugin in (self.source, self.target))
-        return next((OutOfRange(word) for word in words if word is not None), OutOfRange.FAIL)
+        return out_of_range_of(self.source, self.target)
+
+
+def out_of_range_of(*plugins: DeltaSource | DeltaTarget) -> OutOfRange:
+    """The first setting that one of the plugins has, else `fail`."""
+    words = (getattr(plugin.config, "out_of_range", None) for plugin in plugins)
+    return next((OutOfRange(word) for word in words if word is not None), OutOfRange.FAIL)
 
 
 def load_config(path: Path | str) -> PipelineConfig:

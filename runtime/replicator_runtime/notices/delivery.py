@@ -83,24 +83,21 @@ def _forbidden_host(url: str) -> str:
         return refused.message
     except (OSError, UnicodeError):
         return "its host cannot be resolved"
-    return next((why for text in found if (why := _forbidden_address(text))), "") or _watched(host)
+    networks = Networks.of_environment()
+    for text in found:
+        if why := _forbidden_address(text, networks):
+            return why
+    if networks is not None:
+        guard(networks, [host])  # it is looked at again when it is connected to
+    return ""
 
 
-def _forbidden_address(text: str) -> str:
+def _forbidden_address(text: str, networks: Networks | None) -> str:
     address = ipaddress.ip_address(text.partition("%")[0])
     if address.is_multicast or address.is_unspecified or Networks().refusal(address):
         return "its host has an address that may not be reached (link-local, multicast or a metadata service)"
-    networks = Networks.of_environment()
     why = networks.refusal(address) if networks is not None else ""
     return why and f"its host has an address that may not be reached: {why}"
-
-
-def _watched(host: str) -> str:
-    """Have it looked at again when it is connected to."""
-    networks = Networks.of_environment()
-    if networks is not None:
-        guard(networks, [host])
-    return ""
 
 
 class _Said(logging.Handler):

@@ -115,8 +115,7 @@ def completed(text: str, table: str | None = None) -> str:
 def without_copies(text: str) -> str:
     """A next step for a source that takes no snapshots: what copies a table again there is to read the log from its beginning."""
     found = _COPY.sub(_REFILL, text)
-    is_said = found == text or text.count(_REFILL) > 0
-    return found if is_said else found + _WHAT_REFILLS
+    return found if found == text or _REFILL in text else found + _WHAT_REFILLS
 
 
 def _completed(command: str, subject: Subject, table: str) -> str:

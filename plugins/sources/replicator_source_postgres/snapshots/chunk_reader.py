@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,25 +50,11 @@ def import_snapshot(connection: psycopg.Connection[tuple[Any, ...]], name: str) 
     connection.execute(statement(f"SET TRANSACTION SNAPSHOT {quote_literal(name)}"))
 
 
-def check_condition(
-    connection: psycopg.Connection[tuple[Any, ...]], table: TableId, parts: Sequence[StoredTable], condition: str
-) -> None:
-    """Check that the server takes the condition of a table's rows; reads none.
+def check_condition(connection: psycopg.Connection[tuple[Any, ...]], table: TableId, name: str, condition: str) -> None:
+    """Check that the server takes the condition of a table's rows, for the stored table that SQL calls `name`; reads none.
 
     Raises:
-        NeedsUserError: When it does not.
-    """
-    for part in parts[:1]:
-        check_condition_of(connection, table, part.name, condition)
-
-
-def check_condition_of(
-    connection: psycopg.Connection[tuple[Any, ...]], table: TableId, name: str, condition: str
-) -> None:
-    """The same for the stored table that SQL calls `name`. A condition that holds other statements is none.
-
-    Raises:
-        NeedsUserError: When the server does not take it.
+        NeedsUserError: When it does not; a condition that holds other statements is none.
     """
     if not condition:
         return

@@ -15,7 +15,7 @@ from replicator_source_postgres.catalogue import Catalogue
 from replicator_source_postgres.connection import Endpoint, quote_identifier, statement
 from replicator_source_postgres.diagnosis import diagnosed
 from replicator_source_postgres.snapshots.chunk_plan import full_name
-from replicator_source_postgres.snapshots.chunk_reader import check_condition_of, copy_out
+from replicator_source_postgres.snapshots.chunk_reader import check_condition, copy_out
 from replicator_source_postgres.snapshots.copy_format import split_columns
 from replicator_source_postgres.table_registry import find_readable
 from replicator_source_postgres.types.convert import Converter
@@ -43,7 +43,7 @@ def sample_rows(
         name = full_name(facts)
         only = "ONLY " if facts.kind == "r" else ""
         connection.execute("BEGIN READ ONLY")
-        check_condition_of(connection, table, name, condition)
+        check_condition(connection, table, name, condition)
         query = f"SELECT {columns} FROM {only}{name}{where} LIMIT {int(rows)}"  # noqa: S608 - quoted names
         found = next(copy_out(connection.pgconn, statement(f"COPY ({query}) TO STDOUT")), [])
         replaced: Counter[str] = Counter()

@@ -117,18 +117,8 @@ class Catalogue:
 
     def tables(self, ref: TableRef, of: TableId) -> list[str] | None:
         """The names of all tables and views of the dataset; None when it does not exist."""
-        from google.api_core.exceptions import NotFound
-
-        key = f"{ref.project}.{ref.dataset}"
-
-        def ask() -> list[str] | None:
-            try:
-                return [str(table.table_id) for table in self._client.list_tables(key, retry=None)]
-            except NotFound:
-                return None
-
-        found: list[str] | None = self._jobs.request(f"listing the tables of {key}", of, ask, place=key)
-        return found
+        found = self._list(f"{ref.project}.{ref.dataset}", of)
+        return None if found is None else list(found)
 
     def log_created(self, ref: TableRef, of: TableId) -> int:
         """When the dataset's commit log was created, in milliseconds since 1970; asked once a run. 0 when there is none."""
@@ -149,18 +139,23 @@ class Catalogue:
         with self._listing:
             listed_at, known = self._listed.get(key, (0.0, {}))
             if not known or time.monotonic() - listed_at >= LISTED_SECONDS:
-                known = self._jobs.request(f"listing the tables of {key}", of, lambda: self._list(key), place=key)
+                known = self._list(key, of) or {}
                 self._listed[key] = time.monotonic(), known
         return known.get(ref.table, 0)
 
-    def _list(self, key: str) -> dict[str, int]:
+    def _list(self, key: str, of: TableId) -> dict[str, int] | None:
+        """When each table and view of a dataset was created, as `TableInfo.created`; None when there is no such dataset."""
         from google.api_core.exceptions import NotFound
 
-        try:
-            tables = self._client.list_tables(key, page_size=_PAGE, retry=None)
-            return {str(table.table_id): milliseconds(table.created) for table in tables}
-        except NotFound:
-            return {}
+        def ask() -> dict[str, int] | None:
+            try:
+                tables = self._client.list_tables(key, page_size=_PAGE, retry=None)
+                return {str(table.table_id): milliseconds(table.created) for table in tables}
+            except NotFound:
+                return None
+
+        found: dict[str, int] | None = self._jobs.request(f"listing the tables of {key}", of, ask, place=key)
+        return found
 
     def is_foreign(self, ref: TableRef, of: TableId) -> bool:
         """Whether the dataset exists and was created by an operator, another program or another replicator."""

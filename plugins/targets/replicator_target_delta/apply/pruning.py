@@ -54,8 +54,14 @@ def candidate_files(files: FileIndex, keys: pa.Table, only_null: pa.Field | None
 def _with_null(part: Part, only_null: pa.Field | None) -> Int64s:
     """Where the files are in one part that may have NULL in a column; all of them where there is none."""
     rows = part.live_rows
-    bounds = None if only_null is None else part.segment.bounds(only_null)
-    return rows if bounds is None else rows[bounds.nulls[rows]]
+    return rows if only_null is None else rows[may_have_null(part, only_null)[rows]]
+
+
+def may_have_null(part: Part, field: pa.Field) -> npt.NDArray[np.bool_]:
+    """Which files of a part may have NULL in a column, by their statistics."""
+    bounds = part.segment.bounds(field)
+    found: npt.NDArray[np.bool_] = np.ones(len(part.segment), np.bool_) if bounds is None else bounds.nulls
+    return found
 
 
 def _candidates(part: Part, columns: Sequence[KeyColumn], rows: Int64s) -> Int64s:

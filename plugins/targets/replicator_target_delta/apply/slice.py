@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -32,7 +31,7 @@ from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.log.table_state import State
 from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.table import Attempt, TargetTable
-from replicator_target_delta.versions.version_columns import end_column
+from replicator_target_delta.versions.version_columns import end_column, now
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,7 +128,7 @@ class SliceApply:
                     begun.table.log.storage.root,
                     begun.form,
                     begun.highest,
-                    time.time_ns() // 1000,
+                    now(),
                 )
                 for table, begun in self._begun.items()
             },

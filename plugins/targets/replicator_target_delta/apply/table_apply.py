@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,7 @@ from replicator_target_delta.table import Attempt, TargetTable
 from replicator_target_delta.versions.difference import Ending
 from replicator_target_delta.versions.history import VersionsApply
 from replicator_target_delta.versions.repairing import replace_versions
-from replicator_target_delta.versions.version_columns import VersionColumns
+from replicator_target_delta.versions.version_columns import VersionColumns, now
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -177,7 +176,7 @@ class TableApply:
         numbering = Numbering(before, changes.identity.first_sequence)
         columns = VersionColumns.of(place.state.layout, form.names)
         stamper = Stamper(form.names, str(changes.identity))
-        versions = VersionsApply(place, changes, stamper, columns, numbering, now=_now())
+        versions = VersionsApply(place, changes, stamper, columns, numbering, now=now())
         files = versions.write().to_changes(place.storage, place.state.files)
         failpoint("delta.vectors.written")
         self._count_missing(changes, versions.missing)
@@ -187,7 +186,7 @@ class TableApply:
         self, place: Place, changes: TableChanges, form: TableForm, before: int
     ) -> tuple[FileChanges, int]:
         """As `_versions`, for a repair: what is there already stays as it is."""
-        return replace_versions(place, changes, form, Ending(before + 1, _now())), before + 1
+        return replace_versions(place, changes, form, Ending(before + 1, now())), before + 1
 
     def _write(self, place: Place, changes: TableChanges, names: dict[str, str]) -> tuple[FileChanges, str | None]:
         """The files to commit, and the new `State.unmatched`; None where it stays."""
@@ -218,8 +217,3 @@ class TableApply:
         """Rows that should exist: another program may have altered the table."""
         if missing:
             self._context.metrics.count("dml.missing", missing, table=changes.table)
-
-
-def _now() -> int:
-    """Microseconds since 1970 UTC."""
-    return time.time_ns() // 1000

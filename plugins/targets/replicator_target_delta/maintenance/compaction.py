@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from replicator_sdk.discovery.maintenance import MaintenanceReport
 from replicator_sdk.distributed.executors import run_on_executors
 from replicator_sdk.failpoint import failpoint, register
+from replicator_target_delta.apply.pruning import may_have_null
 from replicator_target_delta.apply.row_matching import live_rows
 from replicator_target_delta.file_index.actions import LEVEL_TAG
 from replicator_target_delta.file_index.file_index import FileIndex, LiveFile, Part
@@ -160,11 +161,7 @@ def plan_all_packs(state: State, file_bytes: int, merges: int) -> list[Pack]:
     if end is None:
         return plan_packs(state.files, key, file_bytes, merges)
 
-    def current(part: Part) -> npt.NDArray[np.bool_]:
-        bounds = part.segment.bounds(end)
-        return np.ones(len(part.segment), np.bool_) if bounds is None else bounds.nulls
-
-    kinds = (current, lambda part: ~current(part))
+    kinds: tuple[Among, ...] = (lambda part: may_have_null(part, end), lambda part: ~may_have_null(part, end))
     return [pack for kind in kinds for pack in plan_packs(state.files, key, file_bytes, merges, kind)]
 
 

@@ -77,17 +77,9 @@ def form_of(config: DeltaConfig, schema: TableSchema) -> TableForm:
     if config.mode is Mode.MERGE:
         return TableForm(config.metadata_names())
     if not schema.primary_key:
-        raise _refused(
-            schema,
-            "it has no key"
-            + (
-                ", and a version is one of a key"
-                if config.mode is Mode.SCD2
-                else ", and readers take the latest row of each"
-            ),
-            "give it a primary key at the source",
-            config.mode,
-        )
+        is_versions = config.mode is Mode.SCD2
+        why = "a version is one of a key" if is_versions else "readers take the latest row of each"
+        raise _refused(schema, f"it has no key, and {why}", "give it a primary key at the source", config.mode)
     if config.mode is Mode.SCD2:
         return TableForm(config.metadata_names(), primary_key=schema.primary_key)
     own = config.metadata_names()

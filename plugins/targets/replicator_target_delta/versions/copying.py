@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from replicator_target_delta.schema.table_form import TableForm
 from replicator_target_delta.schema.types import Layout
 from replicator_target_delta.snapshot import TableSnapshotLoad
 from replicator_target_delta.versions.difference import Ending, difference
-from replicator_target_delta.versions.version_columns import Aside, VersionColumns, end_column
+from replicator_target_delta.versions.version_columns import Aside, VersionColumns, end_column, now
 
 if TYPE_CHECKING:
     from replicator_target_delta.table import Attempt
@@ -42,7 +41,7 @@ class VersionsSnapshotLoad(TableSnapshotLoad):
             remove=list(attempt.state.files.all_actions()) if starts_over else [],
             metadata=self._changed_metadata(attempt, schema),
             dropped=False,
-            unmatched="" if starts_over else Aside(time.time_ns() // 1000).stored(),
+            unmatched="" if starts_over else Aside(now()).stored(),
         )
 
     def _successor(self, before: TableDefinition, schema: TableSchema, form: TableForm) -> TableDefinition:

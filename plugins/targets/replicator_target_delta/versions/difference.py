@@ -15,10 +15,10 @@ from replicator_sdk.batch import combined
 from replicator_sdk.net_change import encode_rows as code_rows
 from replicator_sdk.schema import TableSchema
 from replicator_target_delta.apply.key_lookup import Place, find
+from replicator_target_delta.apply.pruning import may_have_null
 from replicator_target_delta.apply.row_matching import FileMatch, Sought, live_where_null, rows_at
 from replicator_target_delta.apply.row_removal import FileChanges, Found, Written
 from replicator_target_delta.config import END_SEQUENCE
-from replicator_target_delta.file_index.bounds import ColumnBounds
 from replicator_target_delta.file_index.file_index import LiveFile, Slot
 from replicator_target_delta.files.file_writer import FileWriter
 from replicator_target_delta.files.live_files import DataFile
@@ -109,7 +109,7 @@ class Difference:
     def end_others(self) -> None:
         """End the current versions of all other keys."""
         files = self._place.state.files
-        for file in files.chosen(lambda part: _may_be_current(part.segment.bounds(self._null), len(part.segment))):
+        for file in files.chosen(lambda part: may_have_null(part, self._null)):
             positions, total = live_where_null(self._place.storage, file.location, file.vector, self._null)
             left = positions[~self._is_seen(file, positions)]
             if not len(left):
@@ -189,9 +189,3 @@ def difference(
     storage, size = place.storage, place.target_bytes
     with FileWriter(storage, size) as current, FileWriter(storage, size) as past:
         yield Difference(place, columns, keys, compared, ending, current, past)
-
-
-def _may_be_current(bounds: ColumnBounds | None, size: int) -> Bools:
-    """Which files may have current versions."""
-    found: Bools = np.ones(size, np.bool_) if bounds is None else bounds.nulls
-    return found

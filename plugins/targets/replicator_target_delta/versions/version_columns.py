@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -60,12 +61,17 @@ def latest_time(state: State, columns: VersionColumns) -> int:
     names = [columns.names[kind] for kind in (VALID_FROM, VALID_TO)]
     bounds = [file.statistics.get("maxValues", {}) for file in state.files.all_actions()]
     found = [datetime.fromisoformat(bound[name]) for bound in bounds for name in names if bound.get(name)]
-    return max((microseconds(time) - _ROUNDED_UP for time in found), default=0)
+    return max((microseconds(moment) - _ROUNDED_UP for moment in found), default=0)
 
 
-def microseconds(time: datetime) -> int:
+def now() -> int:
+    """Microseconds since 1970 UTC."""
+    return time.time_ns() // 1000
+
+
+def microseconds(moment: datetime) -> int:
     """Since 1970 UTC, of an aware time."""
-    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from replicator_runtime.cli.commands.checks.samples import MOST_ROWS
 from replicator_runtime.cli.options import AsJson, Debug, PipelineFile
 from replicator_runtime.cli.report import Report
 from replicator_runtime.observability.next_steps import Subject
@@ -21,7 +22,10 @@ Pattern = Annotated[
 Rows = Annotated[
     int,
     typer.Option(
-        "--rows", min=0, max=50, help="Show so many rows of each table: values of the source, cut to 200 characters."
+        "--rows",
+        min=0,
+        max=MOST_ROWS,
+        help="Show so many rows of each table: values of the source, cut to 200 characters.",
     ),
 ]
 WithColumns = Annotated[bool, typer.Option("--columns", help="Describe the columns as well.")]

@@ -109,6 +109,11 @@ class ChangeTotals:
             if rows:
                 self._count(table, entry, entry.add_rows(progress.snapshot_id, rows))
 
+    def recover_copy(self, table: TableId, plan: str, progress: TableProgress | None) -> None:
+        """As `recover`, where what the target has is of this plan's copy; else nothing."""
+        if progress is not None and progress.snapshot_id == plan:
+            self.recover(table, plan, progress)
+
     def has(self, table: TableId, position: Position) -> bool:
         """Whether the event at `position` was the last of the table that was counted."""
         with self._lock:

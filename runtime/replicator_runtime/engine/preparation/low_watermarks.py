@@ -134,8 +134,7 @@ def reported_watermark(
     if plan is None:
         return None  # whether this run may write the table is checked when its copy begins
     progress = consumer.progress(record.table)
-    if progress is not None and progress.snapshot_id == plan.snapshot_id:
-        lifecycle.run.totals.recover(record.table, record.copy_id, progress)
+    lifecycle.run.totals.recover_copy(record.table, plan.snapshot_id, progress)
     if not plan.done:
         if progress is None or progress.snapshot_chunks is not None or progress.snapshot_id != plan.snapshot_id:
             return None

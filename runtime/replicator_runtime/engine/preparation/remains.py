@@ -44,9 +44,8 @@ def discard_remains(lifecycle: TableLifecycle, consumer: EventConsumer) -> None:
 def _count(lifecycle: TableLifecycle, consumer: EventConsumer, remains: Remains) -> None:
     """Count the rows that a killed run wrote last of a copy that is not gone on with: after the next copy's first commit the target says them no more."""
     progress = consumer.progress(remains.table) if isinstance(consumer, BatchConsumer) else None
-    if progress is not None and progress.snapshot_id == remains.snapshot_id:
-        lifecycle.run.totals.recover(remains.table, remains.snapshot_id, progress)
-        lifecycle.run.totals.save_soon(at_once=True)
+    lifecycle.run.totals.recover_copy(remains.table, remains.snapshot_id, progress)
+    lifecycle.run.totals.save_soon(at_once=True)
 
 
 def _discard(lifecycle: TableLifecycle, consumer: EventConsumer, remains: Remains) -> bool:

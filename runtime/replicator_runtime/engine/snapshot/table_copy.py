@@ -159,9 +159,8 @@ class TableCopy:
                     self._load_whole(consumer, plan, snapshot)
                 else:
                     self._load(consumer, plan, snapshot)
-        self._run.totals.save_soon(
-            at_once=True
-        )  # before the record says that the copy is whole, and its plan may be forgotten
+        # Before the record says that the copy is whole, and its plan may be forgotten.
+        self._run.totals.save_soon(at_once=True)
         self._lifecycle.end_copy(record)
         failpoint("engine.snapshot.finished")
         log.info("snapshot.end", table=str(record.table), position=str(plan.first))
@@ -259,8 +258,7 @@ class TableCopy:
         """Count the rows of the plan that were loaded before a kill, or when the answer to a commit was lost, if the target has them."""
         record = self._copy.record
         progress = loader.progress(record.table) if isinstance(loader, BatchConsumer) else None
-        if progress is not None and progress.snapshot_id == plan.snapshot_id:
-            self._run.totals.recover(record.table, plan.snapshot_id, progress)
+        self._run.totals.recover_copy(record.table, plan.snapshot_id, progress)
 
     def _load_whole(self, loader: SnapshotLoader, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
         """Let the target load all chunks of a new plan, which it may do in one commit, and does where the copy is made beside the table."""

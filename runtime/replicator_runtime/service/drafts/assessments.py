@@ -48,7 +48,7 @@ Operator = Annotated[Principal, requires(Role.OPERATOR)]
 @router.post("/drafts/{name}/listTables", operation_id="listDraftTables", responses=_FAILURES)
 def list_tables(namespace: Namespace, name: DraftName, context: Context, principal: Operator) -> TableList:
     """List the tables of the draft's source; the draft may lack its target."""
-    return table_list(answer(context, _of_draft(context, namespace, name), ["tables"]))
+    return table_list(answer(context, of_draft(context, namespace, name), ["tables"]))
 
 
 @router.post("/drafts/{name}/describeTable", operation_id="describeDraftTable", responses=_FAILURES)
@@ -56,7 +56,7 @@ def describe_table(
     namespace: Namespace, name: DraftName, body: TableBody, context: Context, principal: Operator
 ) -> DescribedTable:
     """Describe a table of the draft's source; the draft may lack its target."""
-    config = _of_draft(context, namespace, name)
+    config = of_draft(context, namespace, name)
     found = only_table(answer(context, config, ["tables", "--columns"], [body.table]), body)
     if found is None:
         raise no_such_table()
@@ -68,7 +68,7 @@ def assess_draft(
     namespace: Namespace, name: DraftName, context: Context, principal: Operator
 ) -> PipelineAssessmentAnswer:
     """Assess the draft: source, target, and every table that it selects."""
-    return pipeline_assessment(answer(context, _of_draft(context, namespace, name), ["assess"]))
+    return pipeline_assessment(answer(context, of_draft(context, namespace, name), ["assess"]))
 
 
 @router.post("/drafts/{name}/assessTable", operation_id="assessDraftTable", responses=_FAILURES)
@@ -76,7 +76,7 @@ def assess_draft_table(
     namespace: Namespace, name: DraftName, body: TableBody, context: Context, principal: Operator
 ) -> TableAssessmentAnswer:
     """Assess one table of the draft, with what the config says of it."""
-    return _assess_table(context, _of_draft(context, namespace, name), body)
+    return _assess_table(context, of_draft(context, namespace, name), body)
 
 
 @router.post("/assessPipeline", operation_id="assessPipeline", responses=_FAILURES)
@@ -123,7 +123,8 @@ def no_such_table() -> ProblemError:
     )
 
 
-def _of_draft(context: ServiceContext, namespace: str, name: str) -> _Json:
+def of_draft(context: ServiceContext, namespace: str, name: str) -> _Json:
+    """The config of a draft, with what the service adds to it."""
     draft = StoredDrafts(context.database).find(namespace, name)
     return completed(json.loads(draft.config), context.settings, namespace, name)
 

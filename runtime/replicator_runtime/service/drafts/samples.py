@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -11,13 +10,11 @@ from pydantic import Field
 from replicator_runtime.service.access.requirement import requires
 from replicator_runtime.service.access.roles import Principal, Role
 from replicator_runtime.service.context import Context
-from replicator_runtime.service.drafts.assessments import no_such_table, only_table, with_table
-from replicator_runtime.service.drafts.documents import completed
+from replicator_runtime.service.drafts.assessments import no_such_table, of_draft, only_table, with_table
 from replicator_runtime.service.drafts.endpoints import DraftName, Namespace, problems
 from replicator_runtime.service.drafts.questions import answer
 from replicator_runtime.service.drafts.schemas import Answer, TableBody
 from replicator_runtime.service.problems import ProblemError
-from replicator_runtime.service.store.documents import StoredDrafts
 
 OFF = "RPL-1515"
 MOST_ROWS = 50
@@ -61,8 +58,7 @@ def sample_table(
             "this service shows no rows of sources",
             hint="look at the rows with a client of the source, or start the service with `replicator serve --data-samples`",
         )
-    draft = StoredDrafts(context.database).find(namespace, name)
-    config = with_table(completed(json.loads(draft.config), context.settings, namespace, name), body)
+    config = with_table(of_draft(context, namespace, name), body)
     folder = body.schema_ or body.database
     pattern = f"{folder}.{body.table}" if folder else body.table
     if set(pattern) & {"*", "?"} and only_table(answer(context, config, ["tables"], [pattern]), body) is None:

@@ -35,6 +35,11 @@ class Repaired:
             return False
         return self.after is None or self.after.found is None or self.after.found.is_equal
 
+    @property
+    def is_equal(self) -> bool:
+        """Whether a comparison afterwards says that no row differs."""
+        return self.after is not None and self.after.found is not None and self.after.found.is_equal
+
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
         from replicator_runtime.cli.report import error_json

@@ -26,16 +26,15 @@ def sample_of(loaded: PipelineEnd, described: TableSchema, rows: int) -> dict[st
     Raises:
         NeedsUserError: RPL-1386 when the source reads no rows but by a log; else as a copy of the table fails.
     """
-    from replicator_sdk.config import OutOfRange
+    from replicator_runtime.config.pipeline import out_of_range_of
     from replicator_sdk.errors import NeedsUserError
     from replicator_sdk.source import EventReaderDefinition
 
     chosen = loaded.selection.matches(described.table)
     schema = described.select(chosen.columns) if chosen and chosen.columns else described
-    word = getattr(loaded.source.config, "out_of_range", None)
     definition = EventReaderDefinition(
         {described.table: schema},
-        OutOfRange.FAIL if word is None else OutOfRange(word),
+        out_of_range_of(loaded.source),
         conditions={described.table: chosen.where} if chosen and chosen.where else {},
     )
     found = loaded.source.sample_rows(definition, described.table, min(rows, MOST_ROWS))

@@ -128,11 +128,9 @@ def _print(report: Report, found: list[Verified], done: Mapping[TableId, Repaire
     from replicator_sdk.errors import DataError
 
     shown = [_json(one, done.get(one.table)) for one in found]
-    known = [
-        one["result"] == "equal" or _is_equal_now(done.get(table.table))
-        for table, one in zip(found, shown, strict=True)
-    ]
-    report.data = {"equal": all(known), "tables": shown}
+    equal = {table for table, repaired in done.items() if repaired.is_equal}
+    equal |= {one.table for one in found if one.found is not None and one.found.is_equal}
+    report.data = {"equal": all(one.table in equal for one in found), "tables": shown}
     if not found:
         report.note("no table of the pipeline was compared")
     else:
@@ -155,11 +153,6 @@ def _print(report: Report, found: list[Verified], done: Mapping[TableId, Repaire
     for one in (*found, *(repaired.after for repaired in done.values() if repaired.after)):
         if one.error is not None:
             raise one.error
-
-
-def _is_equal_now(repaired: Repaired | None) -> bool:
-    """Whether a comparison after the repair says so."""
-    return repaired is not None and repaired.is_done and repaired.after is not None and repaired.after.found is not None
 
 
 def _print_repaired(report: Report, one: Verified, repaired: Repaired) -> None:

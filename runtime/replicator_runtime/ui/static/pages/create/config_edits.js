@@ -90,8 +90,8 @@ export function valueAt(config, path) {
   return path.split(".").reduce((/** @type {any} */ found, key) => (isObject(found) ? found[key] : undefined), config);
 }
 
-/** @param {any} value */
-function isObject(value) {
+/** @param {any} value @returns {value is Record<string, any>} */
+export function isObject(value) {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 

@@ -1,6 +1,8 @@
 // @ts-check
 /** A pipeline's config from a text that someone gives: what the text has to be, and what is said where it is not. */
 
+import { isObject } from "../create/config_edits.js";
+
 /** What is wrong with a text, where, and what to do. */
 export class ImportError extends Error {
   /** @param {string} pointer @param {string} message @param {string} hint */
@@ -85,9 +87,4 @@ function after(token, expected, open) {
     return token === "[" ? "first value" : "first name";
   }
   return "end";
-}
-
-/** @param {unknown} value @returns {value is Record<string, any>} */
-function isObject(value) {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
