@@ -100,7 +100,7 @@ class ChosenStart:
                 raise _too_late(start, "that moment has not come", end)
             return self._before(start, start.time, state.confirmed, end)
         offset = PostgresOffset.parse(start.offset)
-        if offset.lsn > end:
+        if offset.lsn > self.slot.next_record():
             raise _too_late(start, "the server's log ends before it", end)
         if offset.lsn < state.confirmed.lsn:
             raise self._not_reached(start, state.confirmed)

@@ -176,12 +176,23 @@ class Slot:
         return state
 
     def log_end(self) -> int:
-        """Where the server's log ends now."""
-        row = self._connection.execute("SELECT pg_catalog.pg_current_wal_lsn() - '0/0'::pg_lsn").fetchone()
+        """Where the log that is written ends now: the server sends all of it, as soon as it is flushed."""
+        return self._position("pg_current_wal_lsn")
+
+    def next_record(self) -> int:
+        """Where the server's next record begins: no position that it has named is after it.
+
+        It may be after `log_end`, by records that are not written, and by the header of a page whose first record does not exist.
+        """
+        return self._position("pg_current_wal_insert_lsn")
+
+    def _position(self, function: str) -> int:
+        query = f"SELECT pg_catalog.{function}() - '0/0'::pg_lsn"  # noqa: S608 - a constant of this module
+        row = self._connection.execute(query).fetchone()
         return int(row[0]) if row else 0
 
     def _check_end(self, offset: PostgresOffset) -> None:
-        end = PostgresOffset(self.log_end())
+        end = PostgresOffset(self.next_record())
         if end.lsn < offset.lsn:
             raise HistoryLostError(
                 f"the server's log ends at {end}, before the saved offset: it was restored or failed over",

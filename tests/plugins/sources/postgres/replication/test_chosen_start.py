@@ -171,6 +171,16 @@ def test_a_table_that_was_published_after_the_slot_was_made_is_refused(postgres_
     assert set(shop.begun(shop.here())) == {"item"}
 
 
+def test_the_position_of_the_next_record_is_accepted_where_the_written_log_ends_before_it(shop: Shop) -> None:
+    """After a switch to another file it is after the header of a page that is not written."""
+    shop.run("SELECT pg_switch_wal()")
+    while not shop.database.execute("SELECT pg_current_wal_lsn() < pg_current_wal_insert_lsn()")[0][0]:
+        shop.run("SELECT pg_switch_wal()")  # the server has written a record of its own
+    start = shop.here()
+    assert str(find(shop.source, start)) == start
+    assert set(shop.begun(start, "note")) == {"note"}
+
+
 def test_what_is_no_position_of_the_slot_is_refused(shop: Shop) -> None:
     confirmed = str(
         shop.database.execute(f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{shop.slot}'")[
