@@ -25,6 +25,7 @@ from replicator_target_delta.jvm_classes import DELTA, JvmClasses
 from replicator_target_delta.location import is_on_disk
 from replicator_target_delta.log.conditional_commit import ConditionalCommit, check_timestamps, is_conditional
 from replicator_target_delta.log.log_replay import Content, domain_in_commit, replay
+from replicator_target_delta.log.log_segment import segment_files
 from replicator_target_delta.log.removed_names import removed_names
 from replicator_target_delta.log.table_state import State
 from replicator_target_delta.schema.types import Layout
@@ -220,7 +221,8 @@ class TableLog:
     def removed_names(self, since: int) -> frozenset[str] | None:
         """What `removed_names` finds in the log of the version that `begin` gave last."""
         with self.calls():
-            return removed_names(self.storage, *self._segment(self._log.unsafeVolatileSnapshot()), since)
+            segment = self._log.unsafeVolatileSnapshot().logSegment()
+            return removed_names(self.storage, *segment_files(segment), since)
 
     @property
     def _none(self) -> Any:
@@ -304,16 +306,7 @@ class TableLog:
 
     def _replayed(self, snapshot: Any) -> Content | None:
         """The content according to the log's files, when they are of a form that we read."""
-        return replay(self.storage, *self._segment(snapshot))
-
-    def _segment(self, snapshot: Any) -> tuple[list[str], list[str]]:
-        """The locations of the newest checkpoint's files, and of the commits after it."""
-        segment = snapshot.logSegment()
-        checkpoints, commits = segment.checkpointProvider().topLevelFiles(), segment.deltas()
-        return self._locations(checkpoints), self._locations(commits)
-
-    def _locations(self, files: Any) -> list[str]:
-        return [file.getPath().toString() for file in self.to_java(files)]
+        return replay(self.storage, *segment_files(snapshot.logSegment()))
 
     def _computed(self, snapshot: Any) -> Content:
         """The content as Spark jobs of the library compute it."""

@@ -84,6 +84,28 @@ def test_after_a_checkpoint_only_the_commits_since_are_kept(lake: Lake) -> None:
     assert int(log._log.unsafeVolatileSnapshot().logSegment().deltas().size()) == 1
 
 
+def test_opening_a_table_asks_java_as_often_however_many_commits_there_are(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = filled(lake)
+    asked = []
+    client = lake.spark().sparkContext._gateway._gateway_client
+    send = client.send_command
+    monkeypatch.setattr(client, "send_command", lambda *args, **kwargs: asked.append(1) or send(*args, **kwargs))
+
+    def calls() -> int:
+        log: TableLog = consumer._table(TABLE).log
+        log.forget()
+        asked.clear()
+        log.begin()
+        return len(asked)
+
+    few = calls()
+    for number in range(4, 24):
+        consumer.apply_batch(batch(number, [insert(row(number))]))
+    assert 0 < calls() <= few + 5  # the gateway also tells Java which objects are not used any more
+
+
 def test_a_commit_of_another_process_is_noticed(lake: Lake) -> None:
     """Another engine set a property: its commit has the name that ours would get next."""
     consumer = filled(lake)
