@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replicator_sdk.discovery.clean_up import StoredState
+    from replicator_sdk.discovery.table_storage import TableStorage
 
 
 class Metrics(ABC):
@@ -26,6 +27,14 @@ class Metrics(ABC):
     @abstractmethod
     def gauge(self, name: str, value: float, *, table: TableId | None = None) -> None:
         """Set the gauge `name`."""
+
+    def stored(self, table: TableId, storage: TableStorage) -> None:
+        """A target's table consists of that now: its files, their bytes, its deleted rows; the runtime shows them as metrics of their own.
+
+        Called by a target that knows it from what it holds in memory, after each commit of the table. It is for numbers that cost
+        nothing: no request, no call of Java for each event, and no work that grows with the table's files. A target that has no
+        files, or does not know, does not call it.
+        """
 
 
 class LineageRecorder(ABC):

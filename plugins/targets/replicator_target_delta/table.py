@@ -17,6 +17,7 @@ from replicator_sdk.target import TableProgress
 from replicator_sdk.timeline import step
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.files.storage import Stamp
 from replicator_target_delta.location import table_path
 from replicator_target_delta.log.table_state import State
 from replicator_target_delta.log.transaction_log import TableLog, Transaction
@@ -64,6 +65,8 @@ class TargetTable:
         self.log = TableLog(spark, table_path(config.path, table), table)
         self.ownership = DeltaOwnership(table, context, self.log.path)
         self._read_offset = context.read_offset
+        self._metrics = context.metrics
+        self._shown: tuple[int, Stamp | None] | None = None
         self._last: TableProgress | None = None
 
     def progress(self) -> TableProgress | None:
@@ -126,7 +129,16 @@ class TargetTable:
         state = transaction.state
         if state.version < 0:
             return Attempt(transaction, None)
-        return Attempt(transaction, self._checked(state, former))
+        attempt = Attempt(transaction, self._checked(state, former))
+        self._show(state)
+        return attempt
+
+    def _show(self, state: State | None) -> None:
+        """Tell the run's metrics what the version consists of, once."""
+        if state is None or self._shown == (state.version, state.stamp):
+            return
+        self._shown = state.version, state.stamp
+        self._metrics.stored(self.table, state.files.storage())
 
     def read_record(self, stored: dict[str, Any]) -> TableRecord:
         """The record that a commit stored."""
@@ -174,6 +186,7 @@ class TargetTable:
             if self._begin_checked().progress != progress:
                 raise
         self._last = progress
+        self._show(self.log.remembered)
         failpoint("delta.commit.after")
 
     def loaded_chunks(self, attempt: Attempt) -> frozenset[int]:

@@ -32,6 +32,7 @@ from replicator_target_iceberg.log.version import (
     has_commit,
     packed,
     read_version,
+    storage_of,
 )
 from replicator_target_iceberg.naming import identifier
 from replicator_target_iceberg.ownership import IcebergOwnership
@@ -89,6 +90,8 @@ class TargetTable:
         self.ownership = IcebergOwnership(table, context, f"{config.catalog}.{self.name}")
         self._config, self._catalog = config, catalog
         self.read_offset = context.read_offset
+        self._metrics = context.metrics
+        self._shown: int | None = None
         self._operations: Any = None
         self._last: TableProgress | None = None
         self._known: _Known | None = None
@@ -150,7 +153,17 @@ class TargetTable:
             version = read_version(self._catalog.jvm, self._operations, self.table, self._config.branch)
         record = None if version.stored is None else TableRecord.from_json(version.stored, self.read_offset)
         self.ownership.check(record)
+        self._show(version.head.snapshot)
         return Attempt(version, record)
+
+    def _show(self, snapshot: Any | None) -> None:
+        """Tell the run's metrics what a snapshot consists of, once."""
+        number = -1 if snapshot is None else int(snapshot.snapshotId())
+        if number != self._shown:
+            with java_errors(f"read the summary of a snapshot of {self.name}"):
+                storage = storage_of(snapshot)
+            self._metrics.stored(self.table, storage)
+            self._shown = number
 
     def change(self, attempt: Attempt, columns: dict[str, Any] | None = None) -> Change:
         """A commit in the making after that version; of a new table with `columns` when there is none.
@@ -240,6 +253,7 @@ class TargetTable:
                 raise
         change.sync(storage)
         self._last = progress
+        self._show(change.made())
         failpoint("iceberg.commit.after")
 
     def _has_happened(self, attempt: Attempt, change: Change) -> bool:

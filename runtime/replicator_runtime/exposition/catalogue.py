@@ -149,6 +149,30 @@ METRICS: Final = (
         "How many minutes of the window may yet be broken; negative when the objective is missed. `table` is empty for the pipeline. `__other__` has the smallest.",
         min,
     ),
+    Metric(
+        "replicator_target_files",
+        "gauge",
+        ("table",),
+        "Data files of the table's newest version at the target; missing where the target has none, or does not say.",
+    ),
+    Metric(
+        "replicator_target_bytes",
+        "gauge",
+        ("table",),
+        "Bytes of these files; in Iceberg those of files of deletes, too.",
+    ),
+    Metric(
+        "replicator_target_rows",
+        "gauge",
+        ("table",),
+        "Rows in these files, those that are deleted and still stored included; missing while it is not known.",
+    ),
+    Metric(
+        "replicator_target_deleted_rows",
+        "gauge",
+        ("table",),
+        "How many of these are deleted, and stored until maintenance writes their files again: the delete debt.",
+    ),
     Metric("replicator_lane_changes", "gauge", ("table",), "Changes that wait in the table's lane."),
     Metric("replicator_lane_bytes", "gauge", ("table",), "Bytes stored of the table's lane."),
     Metric(
@@ -163,6 +187,14 @@ METRICS: Final = (
         ("step",),
         "Time per batch: `wait` until its changes are enough, `apply` at the target, `save` of the offset.",
     ),
+    Metric(
+        "replicator_spark_executors",
+        "gauge",
+        (),
+        "Spark executors that the run has now; with the master `local` the driver is the only one. These three are missing while the run has no Spark session.",
+    ),
+    Metric("replicator_spark_cores", "gauge", (), "Cores of these executors: so many tasks run at once."),
+    Metric("replicator_spark_running_tasks", "gauge", (), "Tasks that run on them; asked for every five seconds."),
     Metric("replicator_sequence_number", "gauge", (), "Sequence number of the saved offset."),
     Metric(
         "replicator_reported_total",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replicator_runtime.engine.tables.table_state import TableState
@@ -59,7 +59,13 @@ def samples(view: RunView, run: Run | None) -> Iterator[Sample]:
         yield from _of_table(table)
     if run is not None:
         yield Sample("replicator_sequence_number", None, (), run.saved_sequence)
-        yield from _counted(run.metrics.values())
+        values = run.metrics.values()
+        yield from _counted(values)
+        yield from _stored(values, {table.table for table in view.tables})
+        if (spark := run.spark.usage) is not None:
+            yield Sample("replicator_spark_executors", None, (), spark.executors)
+            yield Sample("replicator_spark_cores", None, (), spark.cores)
+            yield Sample("replicator_spark_running_tasks", None, (), spark.running_tasks)
         for figures in () if run.freshness is None else run.freshness.figures:
             yield Sample("replicator_slo_ratio", figures.table, (), figures.ratio)
             yield Sample("replicator_slo_budget_minutes", figures.table, (), figures.budget_left)
@@ -94,6 +100,20 @@ def _of_source(source: SourceView) -> Iterator[Sample]:
     for name, value in known.items():
         if value is not None:
             yield Sample(f"replicator_source_{name}", None, (), value)
+
+
+def _stored(values: Values, tables: Container[TableId]) -> Iterator[Sample]:
+    """What the target stores of the tables that are replicated; of others it may have been asked once."""
+    for table, storage in values.storage.items():
+        known = {
+            "files": storage.files,
+            "bytes": storage.nbytes,
+            "rows": storage.rows,
+            "deleted_rows": storage.deleted_rows,
+        }
+        for name, value in known.items():
+            if value is not None and table in tables:
+                yield Sample(f"replicator_target_{name}", table, (), value)
 
 
 def _counted(values: Values) -> Iterator[Sample]:

@@ -10,6 +10,7 @@ import structlog
 
 from replicator_runtime.config.default_paths import expand_home
 from replicator_runtime.config.sections.metrics import parsed_address
+from replicator_runtime.exposition.spark_watch import watching_spark
 from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
@@ -39,12 +40,14 @@ class Exposition:
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
         self._collector: RunCollector | None = None
+        self._opened = ExitStack()
         self.addresses: list[str] = []
 
     def began(self, run: Run) -> None:
         """The run has begun: its counters are shown from now on."""
         if self._collector is not None:
             self._collector.began(run)
+            self._opened.enter_context(watching_spark(run.spark))
 
     @contextmanager
     def shown(self, progress: Progress) -> Iterator[None]:
@@ -70,7 +73,7 @@ class Exposition:
             ) from error
         self._collector = RunCollector(label(self._config), settings.table_limit, progress)
         registry = self._collector.registry()
-        with ExitStack() as opened:
+        with self._opened as opened:
             if settings.address is not None:
                 wanted = parsed_address(settings.address)
                 endpoint = Endpoint(wanted, registry)

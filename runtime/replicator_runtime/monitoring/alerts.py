@@ -26,6 +26,9 @@ _TABLES = f"count by (pipeline) ({_PER_TABLE} (replicator_table_lag_seconds))"
 _LATE_TOGETHER = f"{_LATE_TABLES} > 10 or {_LATE_TABLES} > 1 == {_TABLES} or {_LATE_TABLES} and on (pipeline) {_PAUSED}"
 _MISSED = _PER_TABLE + ' (replicator_slo_budget_minutes{table!=""}) < 0'
 _WORKED = f'{_PER_PIPELINE} (max_over_time(replicator_phase{{phase=~"snapshot|streaming|paused|maintenance|stopping|done"}}[10m])) == 1'
+_DELETED = f"{_PER_TABLE} (replicator_target_deleted_rows)"
+# Maintenance writes a file again that has lost a fifth of its rows; in small tables nobody notices.
+_IN_DEBT = f"{_DELETED} / {_PER_TABLE} (replicator_target_rows) > 0.3 and {_DELETED} > 100000"
 _FAILS = f"{_PER_PIPELINE} (replicator_failing) == 1"
 _ENDED = f'{_PER_PIPELINE} (replicator_phase{{phase=~"done|failed"}}) == 1'
 
@@ -247,6 +250,23 @@ ALERTS: tuple[Alert, ...] = (
             "The dashboard shows when they were late; the runbook of [ReplicatorTableLate](replicator-table-late.md) and that of [ReplicatorPipelineLate](replicator-pipeline-late.md) say what to do about it.",
         ),
         ends="When enough of the broken minutes have left the window.",
+    ),
+    Alert(
+        name="ReplicatorDeleteDebt",
+        expression=f"count by (pipeline) ({_IN_DEBT}) > 0",
+        minutes=180,
+        severity="warning",
+        summary="{{ $value }} tables of {{ $labels.pipeline }} store many rows that are deleted",
+        meaning="Of more than three rows in ten of these tables it is only noted that they are deleted, for hours and of more than 100,000 rows: maintenance, which writes such files again, does not run, or does not keep up. "
+        "Readers read these rows and leave them out, so queries get slower, and storage is paid for. Nothing is lost or wrong. The tables beyond `--metrics-table-limit` count as one.",
+        steps=(
+            ("The dashboard's chart \"Deleted rows that are still stored\" names the tables: `replicator_target_deleted_rows` over `replicator_target_rows`. `maintenance` of each table in `replicator status NAME --json` says when it had "
+            "each task last, and why one failed since."),
+            ("Compaction that is turned off (`optimizeIntervalSeconds` of the target `delta`, `compactIntervalSeconds` of `iceberg`, 0 for never) has to be done by someone: `replicator maintain FILE` does what is due between runs. "
+            "In runs with `--until-current`, `maintenance.maxSecondsAtEnd` is how long it may take at their ends."),
+            "A table whose rows nearly all change all the time is in debt again at once: have it compacted more often, by the same setting.",
+        ),
+        ends="When at most three stored rows in ten of each table are deleted ones.",
     ),
 )  # fmt: skip
 

@@ -110,6 +110,31 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Bytes in lanes", "sum by (pipeline, table) (replicator_lane_bytes{}) > 0", "{{pipeline}} {{table}}", "bytes"),
         ),
     ),
+    (
+        "Target and Spark",
+        (
+            Panel("Bytes at the target", "sum by (pipeline) (replicator_target_bytes{})", "{{pipeline}}", "bytes"),
+            Panel(
+                "Tables with the most files",
+                "topk(10, max by (pipeline, table) (replicator_target_files{}))",
+                "{{pipeline}} {{table}}",
+            ),
+            Panel(
+                "Deleted rows that are still stored",
+                "topk(10, max by (pipeline, table) (replicator_target_deleted_rows{}) / max by (pipeline, table) (replicator_target_rows{}) > 0)",
+                "{{pipeline}} {{table}}",
+                "percentunit",
+                description="The part of a table's stored rows that are deleted; maintenance writes a file again that has lost a fifth of its rows.",
+            ),
+            Panel(
+                "Spark executors",
+                "max by (pipeline) (replicator_spark_executors{})",
+                "{{pipeline}}",
+                description="With the master `local` the driver is the only one.",
+            ),
+            Panel("Running Spark tasks", "max by (pipeline) (replicator_spark_running_tasks{})", "{{pipeline}}"),
+        ),
+    ),
 )  # fmt: skip
 
 

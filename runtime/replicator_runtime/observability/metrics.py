@@ -6,10 +6,13 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from replicator_sdk.context import Metrics
 from replicator_sdk.schema import TableId
+
+if TYPE_CHECKING:
+    from replicator_sdk.discovery.table_storage import TableStorage
 
 _Number = TypeVar("_Number", int, float)
 SNAPSHOT_ROWS: Final = "snapshot.rows"
@@ -28,12 +31,14 @@ class Values:
         gauges: Last values.
         timings: How often each step of a batch was done, and the seconds that it took in all.
         gone: The counters of all tables together that are replicated no more.
+        storage: What the target stores of each table.
     """
 
     counters: Mapping[tuple[str, TableId | None], int]
     gauges: Mapping[tuple[str, TableId | None], float]
     timings: Mapping[str, tuple[int, float]]
     gone: Mapping[str, int] = field(default_factory=dict)
+    storage: Mapping[TableId, TableStorage] = field(default_factory=dict)
 
 
 class MetricsRegistry(Metrics):
@@ -56,6 +61,7 @@ class MetricsRegistry(Metrics):
         self._counters: defaultdict[tuple[str, TableId | None], int] = defaultdict(int)
         self._gauges: dict[tuple[str, TableId | None], float] = {}
         self._timings: dict[str, tuple[int, float]] = {}
+        self._storage: dict[TableId, TableStorage] = {}
 
     def count(self, name: str, value: int = 1, *, table: TableId | None = None) -> None:
         """Add `value` to the counter `name`, of the table and of the whole."""
@@ -90,6 +96,11 @@ class MetricsRegistry(Metrics):
         with self._lock:
             self._gauges[name, table] = value
 
+    def stored(self, table: TableId, storage: TableStorage) -> None:
+        """The target's table consists of that now."""
+        with self._lock:
+            self._storage[table] = storage
+
     def rename(self, names: Mapping[TableId, TableId]) -> None:
         """Tables have other names from now on, all at once: what was counted of each goes on under its new name."""
         with self._lock:
@@ -97,6 +108,8 @@ class MetricsRegistry(Metrics):
                 self.on_rename(names)
             _rename(self._counters, names)
             _rename(self._gauges, names)
+            moved = {names[table]: self._storage.pop(table) for table in names if table in self._storage}
+            self._storage |= moved
 
     def forget_others(self, tables: Container[TableId]) -> None:
         """Keep nothing by table of those that are not in `tables`: their counters go on together, as those of tables that are gone."""
@@ -104,11 +117,13 @@ class MetricsRegistry(Metrics):
             for name, table in [key for key in self._counters if key[1] is not None and key[1] not in tables]:
                 self._gone[name] += self._counters.pop((name, table))
             self._gauges = {key: value for key, value in self._gauges.items() if key[1] is None or key[1] in tables}
+            self._storage = {table: storage for table, storage in self._storage.items() if table in tables}
 
     def forget_gauges(self, table: TableId) -> None:
         """The table is replicated no more: nothing is known of how it is now; what was counted of it stays until `forget_others`."""
         with self._lock:
             self._gauges = {key: value for key, value in self._gauges.items() if key[1] != table}
+            self._storage.pop(table, None)
 
     def total(self, name: str, *, table: TableId | None = None) -> int:
         """The counter's value; 0 when nothing was counted."""
@@ -123,7 +138,8 @@ class MetricsRegistry(Metrics):
     def values(self) -> Values:
         """A consistent copy of everything."""
         with self._lock:
-            return Values(dict(self._counters), dict(self._gauges), dict(self._timings), dict(self._gone))
+            counted = dict(self._counters), dict(self._gauges), dict(self._timings), dict(self._gone)
+            return Values(*counted, dict(self._storage))
 
     def snapshot(self) -> dict[str, Any]:
         """Everything as JSON: `counters` and `gauges` of the whole, and the same of each table under `tables`."""

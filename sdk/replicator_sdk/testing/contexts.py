@@ -32,14 +32,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replicator_sdk.discovery.clean_up import StoredState
+    from replicator_sdk.discovery.table_storage import TableStorage
 
 
 class CountingMetrics(Metrics):
-    """Counters and gauges in two dictionaries, keyed by name."""
+    """Counters and gauges in two dictionaries, keyed by name, and what was said last of the storage of each table."""
 
     def __init__(self) -> None:
         self.counters: Counter[str] = Counter()
         self.gauges: dict[str, float] = {}
+        self.storage: dict[TableId, TableStorage] = {}
 
     def count(self, name: str, value: int = 1, *, table: TableId | None = None) -> None:  # noqa: ARG002
         """Add to a counter, over all tables."""
@@ -48,6 +50,10 @@ class CountingMetrics(Metrics):
     def gauge(self, name: str, value: float, *, table: TableId | None = None) -> None:  # noqa: ARG002
         """Set a gauge, over all tables."""
         self.gauges[name] = value
+
+    def stored(self, table: TableId, storage: TableStorage) -> None:
+        """Keep it."""
+        self.storage[table] = storage
 
 
 class ForgetfulLineage(LineageRecorder):

@@ -34,7 +34,8 @@ class Shown:
 
     def __post_init__(self) -> None:
         self.collector = RunCollector("shop", self.limit, self.progress)
-        run: Any = SimpleNamespace(metrics=self.metrics, saved_sequence=7, freshness=None)
+        self.spark = SimpleNamespace(usage=None)
+        run: Any = SimpleNamespace(metrics=self.metrics, saved_sequence=7, freshness=None, spark=self.spark)
         self.collector.began(run)
 
     @property

@@ -12,8 +12,10 @@ from typing import Any
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.views.source_view import SourceView
 from replicator_runtime.exposition.catalogue import METRICS, OTHER
+from replicator_runtime.spark.executors import SparkUsage
 from replicator_sdk import TableId
 from replicator_sdk.discovery.source_health import SourceHealth
+from replicator_sdk.discovery.table_storage import TableStorage
 from replicator_sdk.errors import DataError
 from tests.runtime.exposition.conftest import Shown, parsed
 
@@ -41,6 +43,8 @@ def busy(shown: Shown) -> Shown:
     for name in ("dml.insert", "dml.update", "dml.delete", "ddl", "failures.RPL-4401", "retries", "delta.files"):
         metrics.count(name, 2, table=ORDERS)
     metrics.gauge("dml.unmatched", 1, table=ORDERS)
+    metrics.stored(ORDERS, TableStorage(4, 4096, 100, 25))
+    shown.spark.usage = SparkUsage(3, 12, 7)
     metrics.took("apply", 0.5)
     assert shown.collector.run is not None
     shown.collector.run.freshness = FRESHNESS

@@ -28,10 +28,14 @@ _WELL = {
     'replicator_table_state{pipeline="shop",table="public.item",state="PAUSED"}': "0x2000",
     'replicator_changes_total{pipeline="shop",table="public.item",op="insert"}': "0+60x2000",
     'replicator_retries_total{pipeline="shop",table=""}': "0+0x2000",
+    'replicator_target_rows{pipeline="shop",table="public.item"}': "1000000x2000",
+    'replicator_target_deleted_rows{pipeline="shop",table="public.item"}': "190000x2000",
 }
 _HELD = 'replicator_changes_total{pipeline="shop",table="public.item",op="insert"}'
 _LIMIT = 'replicator_source_held_limit_bytes{pipeline="shop"}'
 _LAG = 'replicator_lag_seconds{pipeline="shop"}'
+_DELETED = 'replicator_target_deleted_rows{pipeline="shop",table="public.item"}'
+_STORED = 'replicator_target_rows{pipeline="shop",table="public.item"}'
 _SHOWN = 'replicator_shown_timestamp_seconds{pipeline="shop"}'
 
 # What is wrong from the twentieth minute on, the labels of the alert, and the minutes at which it does not fire yet and does.
@@ -69,6 +73,7 @@ _CASES: Mapping[str, tuple[dict[str, str], dict[str, str], int, int]] = {
     "ReplicatorObjectiveMissed": (
         {'replicator_slo_budget_minutes{pipeline="shop",table="public.item"}': "19-1x80"}, _ITEM, 19, 20,
     ),
+    "ReplicatorDeleteDebt": ({_DELETED: "190000x19 400000x300"}, _SHOP, 199, 201),
 }  # fmt: skip
 
 
@@ -92,6 +97,24 @@ def test_an_alert_fires_after_its_time_and_no_other_does_before(name: str, tmp_p
         if other.name != name
     ]
     _judge(tmp_path, _WELL | wrong, steps + others)
+
+
+@pytest.mark.parametrize(
+    "of_item",
+    [{_DELETED: "400000x100 200000x200"}, {_DELETED: "9000x300", _STORED: "10000x300"}, {_STORED: "_x300"}],
+    ids=["compacted", "small", "rows not known"],
+)
+def test_delete_debt_that_maintenance_works_off_or_that_is_small_warns_no_one(
+    of_item: dict[str, str], tmp_path: Path
+) -> None:
+    _judge(tmp_path, _WELL | of_item, [_is("ReplicatorDeleteDebt", minute) for minute in (90, 185, 290)])
+
+
+def test_delete_debt_of_many_tables_is_one_alert(tmp_path: Path) -> None:
+    other = {
+        name.replace("item", "orders"): values for name, values in ((_DELETED, "600000x300"), (_STORED, "900000x300"))
+    }
+    _judge(tmp_path, _WELL | {_DELETED: "400000x300"} | other, [_is("ReplicatorDeleteDebt", 290, _SHOP)])
 
 
 def test_log_that_ends_soon_after_a_short_retention_is_paged_once_half_of_it_is_over(tmp_path: Path) -> None:

@@ -453,6 +453,21 @@ IN_SQLITE_FILES = (
         "test_a_table_is_maintained_beside_applies_of_another",
     ),
     Fault(
+        "what a table consists of is said when it is made, and not after its changes",
+        "target",
+        "        if (path := self.path(table)).exists():\n",
+        "        if (path := self.path(table)).exists() and not path.with_suffix('.said').exists():\n"
+        "            path.with_suffix('.said').touch()\n",
+        "test_what_is_said_of_a_tables_storage_holds",
+    ),
+    Fault(
+        "a table with rows is said to have no files",
+        "target",
+        "TableStorage(files=1, nbytes=path.stat().st_size)",
+        "TableStorage(files=0, nbytes=path.stat().st_size)",
+        "test_what_is_said_of_a_tables_storage_holds",
+    ),
+    Fault(
         "the sequence number is not stored",
         "target",
         _STORED,

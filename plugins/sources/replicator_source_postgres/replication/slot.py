@@ -187,7 +187,7 @@ class Slot:
         return self._position("pg_current_wal_insert_lsn")
 
     def _position(self, function: str) -> int:
-        query = f"SELECT pg_catalog.{function}() - '0/0'::pg_lsn"  # noqa: S608 - a constant of this module
+        query = f"SELECT pg_catalog.{function}() - '0/0'::pg_lsn"
         row = self._connection.execute(query).fetchone()
         return int(row[0]) if row else 0
 

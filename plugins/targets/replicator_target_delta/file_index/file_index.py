@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.discovery.table_storage import TableStorage
 from replicator_target_delta.file_index.actions import to_adds, to_columns
 from replicator_target_delta.file_index.segment import Segment
 from replicator_target_delta.files.live_files import DataFile
@@ -55,7 +57,7 @@ class LiveFile:
         return unquote(self.path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     """A segment, and which of its files are live.
 
@@ -76,6 +78,29 @@ class Part:
     def live_rows(self) -> Int64s:
         """The places of its live files."""
         return np.arange(len(self.segment)) if self.live is None else np.flatnonzero(self.live)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of its live files."""
+        return self._sum(self.segment.sizes)
+
+    @cached_property
+    def gone(self) -> int:
+        """Rows of its live files that are gone."""
+        return 0 if self.segment.vectors is None else self._sum(self.segment.gone)
+
+    @cached_property
+    def _rows(self) -> int:
+        rows = self.segment.rows if self.live is None else self.segment.rows[self.live]
+        return -1 if (rows < 0).any() else int(rows.sum())
+
+    @property
+    def rows(self) -> int | None:
+        """Rows in its live files, gone ones included; None where that is not known."""
+        return None if self.segment.rows_if_known is None or self._rows < 0 else self._rows
+
+    def _sum(self, values: Int64s) -> int:
+        return int((values if self.live is None else values[self.live]).sum())
 
     def without(self, rows: Sequence[int]) -> Part:
         """The part once the files at `rows` are gone."""
@@ -103,6 +128,17 @@ class FileIndex:
 
     def __len__(self) -> int:
         return self._count
+
+    def storage(self) -> TableStorage:
+        """Number, bytes and rows of its files: sums over parts, of which a commit makes few new ones."""
+        rows = [part.rows for part in self.parts]
+        known = [count for count in rows if count is not None]
+        return TableStorage(
+            len(self),
+            sum(part.nbytes for part in self.parts),
+            sum(known) if len(known) == len(rows) else None,
+            sum(part.gone for part in self.parts),
+        )
 
     def __iter__(self) -> Iterator[LiveFile]:
         for number, part in enumerate(self.parts):
@@ -238,8 +274,23 @@ def _joined(parts: list[Part]) -> list[Part]:
     """The live files of `parts` in new segments."""
     if not parts:
         return []
-    live = (part.segment.actions(part.live_rows) for part in parts if part.count)
-    return [Part(Segment(columns)) for columns in _of_segment_size(live)]
+    filled = [part for part in parts if part.count]
+    live = (part.segment.actions(part.live_rows) for part in filled)
+    counts = [_rows_of(part) for part in filled]
+    known = [count for count in counts if count is not None]
+    rows = np.concatenate(known) if known and len(known) == len(counts) else None
+    joined, start = list[Part](), 0
+    for columns in _of_segment_size(live):
+        here = None if rows is None else rows[start : start + len(columns)].copy()
+        joined.append(Part(Segment(columns, here)))
+        start += len(columns)
+    return joined
+
+
+def _rows_of(part: Part) -> Int64s | None:
+    """Rows in each of its live files, where that is known: what is put together need not be counted again."""
+    rows = part.segment.rows_if_known
+    return None if rows is None else rows[part.live_rows]
 
 
 def _of_segment_size(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from replicator_target_delta.file_index.bounds import ColumnBounds, column_bound
 from replicator_target_delta.file_index.details import Details
 
 Int64s = npt.NDArray[np.int64]
+_COUNTED_AT_ONCE: Final = 256
 
 
 class Segment:
@@ -23,6 +24,7 @@ class Segment:
 
     Args:
         columns: As `to_columns` makes them; none of them empty.
+        rows: Rows in each file, where that is known.
 
     Attributes:
         paths: As the log has them.
@@ -31,14 +33,14 @@ class Segment:
         levels: How often the rows of each file were put in order with those of others (`clustering`).
     """
 
-    def __init__(self, columns: pa.RecordBatch) -> None:
+    def __init__(self, columns: pa.RecordBatch, rows: Int64s | None = None) -> None:
         self.paths: pa.StringArray = columns["path"]
         self.sizes: Int64s = columns["size"].to_numpy()
         vectors: pa.StructArray = columns["deletionVector"]
         self.vectors = None if vectors.null_count == len(vectors) else vectors
         self.levels = levels_of(columns["tags"])
         self._details: Details | None = Details(columns.select(DETAILS.names))
-        self._rows: Int64s | None = None
+        self._rows = rows
         self._bounds: dict[str, ColumnBounds] = {}
 
     def __len__(self) -> int:
@@ -53,6 +55,11 @@ class Segment:
         if self._rows is None:
             self._rows = row_counts(self._here.column("stats"))
         return self._rows
+
+    @property
+    def rows_if_known(self) -> Int64s | None:
+        """The same without reading the statistics of many files for it: None until something else has needed them."""
+        return self.rows if len(self) <= _COUNTED_AT_ONCE else self._rows
 
     @property
     def gone(self) -> Int64s:

@@ -232,6 +232,11 @@ class TableLog:
     def _option(self) -> Any:
         return self._classes["scala.Option"]
 
+    @property
+    def remembered(self) -> State | None:
+        """The state that is remembered, whether or not it is the newest in storage."""
+        return self._states.get(self.path)
+
     def remember(self, state: State) -> None:
         """Take `state` for what the version it names holds; only for the commit just made."""
         self._states[self.path] = state

@@ -239,15 +239,15 @@ class Change:
 
     def snapshot(self) -> int:
         """The number of the snapshot that it makes."""
-        return int(self._made().snapshotId())
+        return int(self.made().snapshotId())
 
-    def _made(self) -> Any:
+    def made(self) -> Any:
         """Java's snapshot that it makes."""
         return self._transaction.table().snapshot(self._branch)
 
     def sync(self, storage: Storage) -> None:
         """Have what it wrote on this machine's disk survive a power cut."""
-        listed = local_path(str(self._made().manifestListLocation()))
+        listed = local_path(str(self.made().manifestListLocation()))
         if listed is None:
             return
         newest = self._transaction.underlyingOps().current().metadataFileLocation()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from replicator_sdk.authoring.table_ownership import TableRecord
+from replicator_sdk.discovery.table_storage import TableStorage
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId
@@ -22,6 +23,7 @@ COMMIT: Final = "replicator.commit"
 """The property by which a commit is known from every other."""
 COMMIT_ID: Final = "replicator.commit-id"
 """The property that commits of several tables share which were made together."""
+_TOTALS: Final = ("data-files", "files-size", "records", "position-deletes", "equality-deletes")
 _CHUNKS: Final = "snapshotChunks"
 _LOADED: Final = "loadedChunks"
 
@@ -121,6 +123,22 @@ def record_of(snapshot: Any, read_offset: Callable[[Mapping[str, bytes]], Offset
     """What a snapshot of Java's says of the table; None for one that says nothing."""
     found = _record(snapshot)
     return None if found is None else TableRecord.from_json(found, read_offset)
+
+
+def storage_of(snapshot: Any | None) -> TableStorage:
+    """What Java's snapshot consists of, by the totals of its summary; a table without one is empty.
+
+    How many rows the equality deletes of other programs delete is not known without reading them.
+    """
+    if snapshot is None:
+        return TableStorage(0, 0, 0, 0)
+    summary = snapshot.summary()
+    files, nbytes, rows, deleted, by_value = (_total(summary.get(f"total-{name}")) for name in _TOTALS)
+    return TableStorage(files, nbytes, rows, None if by_value else deleted)
+
+
+def _total(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None
 
 
 def _expired(table: TableId) -> NeedsUserError:

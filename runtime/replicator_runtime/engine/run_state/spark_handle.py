@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, TypedDict
 
 import structlog
 
+from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_sdk.timeline import step, waiting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replicator_runtime.config import Pipeline
+    from replicator_runtime.spark.executors import SparkUsage
 
 log = structlog.get_logger()
 _LOOK_SECONDS = 0.05
@@ -46,6 +48,9 @@ class SparkHandle:
 
     Args:
         pipeline: Its settings are the session's.
+
+    Attributes:
+        usage: How many executors the session had when `look` was called last; None when there was no session.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -56,6 +61,22 @@ class SparkHandle:
         self._beginning: threading.Thread | None = None
         self._is_unwanted = False
         self._failed: Exception | None = None
+        self.usage: SparkUsage | None = None
+
+    def look(self) -> None:
+        """Ask the session for `usage`; starts none, and waits for none that is being started."""
+        session = self._session
+        if session is None:
+            self.usage = None
+            return
+        from replicator_runtime.spark.executors import usage_of
+
+        try:
+            found = usage_of(session)
+            self.usage = found if self._session is session else None  # it may have been stopped meanwhile
+        except Exception as error:  # noqa: BLE001 - whoever works with the session finds out what is wrong
+            self.usage = None
+            log.debug("spark.not_asked", error=summary(error))
 
     def begin(self) -> None:
         """Start the session beside what the caller does next, where a plugin needs one; an error comes to the first who asks for it.
@@ -123,7 +144,7 @@ class SparkHandle:
 
                 with step("spark.stop"):
                     stop_session(self._session)
-                self._session = None
+                self._session = self.usage = None
 
     def stop_unasked(self) -> None:
         """As `stop`, but for a session that was asked for; the next who asks has another one started."""

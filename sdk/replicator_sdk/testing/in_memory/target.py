@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -12,6 +13,7 @@ from typing import ClassVar
 from replicator_sdk.batch import BatchIdentity, TableChanges
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.discovery.table_storage import TableStorage
 from replicator_sdk.distributed.slices import (
     RangeConsumer,
     SliceChanges,
@@ -239,7 +241,7 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
         """Nothing to release."""
 
     @contextmanager
-    def _commit(self, tables: Collection[TableId]) -> Iterator[None]:
+    def _commit(self, tables: AbstractSet[TableId]) -> Iterator[None]:
         """All that the block changes of these tables, or nothing."""
         there, progress = self._store.reference.tables, self._store.progress
         rows = {
@@ -257,6 +259,8 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
             progress.update(positions)
             del self._store.batches[batches:]
             raise
+        for table in tables & there.keys():
+            self._context.metrics.stored(table, TableStorage(rows=len(there[table].rows), deleted_rows=0))
 
     def _progress(self, position: Position, snapshot_id: str, chunks: frozenset[int] | None) -> TableProgress:
         return TableProgress(

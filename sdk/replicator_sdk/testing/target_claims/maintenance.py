@@ -11,9 +11,11 @@ from typing import ClassVar
 import pytest
 
 from replicator_sdk.discovery.maintenance import AppliesHeld, MaintenanceTask
+from replicator_sdk.discovery.table_storage import TableStorage
 from replicator_sdk.errors import FencedError
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import BatchConsumer, TableProgress
+from replicator_sdk.testing.contexts import CountingMetrics
 from replicator_sdk.testing.failures.explained import at_step, comparing
 from replicator_sdk.testing.failures.interruption import Place, interrupted_at, lines_of
 from replicator_sdk.testing.histories.history import History, Step, load_case
@@ -190,6 +192,23 @@ class MaintenanceClaims(TargetClaims):
                 life.change()
                 self._finish(system, task, life)
 
+    def test_what_is_said_of_a_tables_storage_holds(self, system: TargetSystem) -> None:
+        """A target that says what its tables consist of (`Metrics.stored`) says it after each commit; it has files where it has rows, and rows that are not deleted for all that readers see."""
+        self._need_batches(system)
+        history, metrics = _history(keyless=self.supports_keyless), CountingMetrics()
+        builder = self._builder(system, history, prefix="stored_")
+        with consumer(system, metrics=metrics) as one:
+            self._create(one, builder)
+            for transaction in history.transactions[:_SOME]:
+                metrics.storage.clear()
+                flush = builder.flush([transaction])
+                apply(one, flush)
+                if not metrics.storage:
+                    pytest.skip("the target does not say what its tables consist of")
+                for name, table in flush.tables.items():
+                    at_step(f"what is said of {name} after {flush.name}")
+                    _check(metrics.storage.get(name), len(table.rows))
+
     def _repeat(self, system: TargetSystem, task: MaintenanceTask, table: TableId) -> None:
         for _ in range(_SOME):
             system.target.maintain_table(target_context(system, 1), task, table)
@@ -227,6 +246,24 @@ class MaintenanceClaims(TargetClaims):
     def _assert_progress(self, system: TargetSystem, life: _Maintained, before: _Progress, *, epoch: int = 1) -> None:
         with comparing("the progress of the tables before and after a step of maintenance"):
             assert self._all_progress(system, life, epoch=epoch) == before
+
+
+def _check(said: TableStorage | None, rows: int) -> None:
+    """Compare what is said of a table that has been changed with how many rows readers see.
+
+    Raises:
+        AssertionError: It cannot be so.
+    """
+    with comparing("what is said of the table's storage and nothing, after a commit"):
+        assert said is not None
+    numbers = (said.files, said.nbytes, said.rows, said.deleted_rows)
+    with comparing("what is said of the table's storage and 0"):
+        assert all(number is None or number >= 0 for number in numbers)
+    with comparing("whether files are said of a table with rows, and their bytes"):
+        assert rows == 0 or 0 not in (said.files, said.nbytes)
+    if said.rows is not None:
+        with comparing("the rows that are said to be stored and not deleted, and those that readers see"):
+            assert said.rows - (said.deleted_rows or 0) >= rows
 
 
 class _Thread:

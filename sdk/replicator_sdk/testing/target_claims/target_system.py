@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from replicator_sdk.context import Metrics
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import BatchConsumer, DeltaTarget, EventConsumer, SnapshotLoader, TableProgress
 from replicator_sdk.testing.capabilities import Capabilities
@@ -143,10 +144,17 @@ class TargetClaims(Capabilities):
 
 @contextmanager
 def consumer(
-    system: TargetSystem, target: DeltaTarget | None = None, *, epoch: int = 1, name: str = "conformance"
+    system: TargetSystem,
+    target: DeltaTarget | None = None,
+    *,
+    epoch: int = 1,
+    name: str = "conformance",
+    metrics: Metrics | None = None,
 ) -> Iterator[EventConsumer]:
-    """A started consumer of the replicator `name`; it is stopped afterwards."""
-    made = (target or system.target).create_consumer(target_context(system, epoch, name))
+    """A started consumer of the replicator `name`, which reports to `metrics`; it is stopped afterwards."""
+    context = target_context(system, epoch, name)
+    context.metrics = metrics or context.metrics
+    made = (target or system.target).create_consumer(context)
     made.start()
     try:
         yield made

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replicator_sdk.discovery.table_storage import TableStorage
 from replicator_target_delta.file_index import file_index
 from replicator_target_delta.file_index.actions import to_columns
 from replicator_target_delta.file_index.file_index import FileIndex
@@ -29,6 +30,9 @@ def assert_is(index: FileIndex, model: Model) -> None:
     live = {file.path: (file.size, file.vector) for file in index}
     assert live == {path: (add["size"], add.get("deletionVector")) for path, add in model.items()}
     assert set(index.by_path([*model, "not there"])) == set(model)
+    gone = sum(add.get("deletionVector", {}).get("cardinality", 0) for add in model.values())
+    nbytes = sum(add["size"] for add in model.values())
+    assert index.storage() == TableStorage(len(model), nbytes, len(model), gone)  # each file has one row
 
 
 def _next_version(index: FileIndex, model: Model, data: st.DataObject, number: int) -> FileIndex:
@@ -61,6 +65,24 @@ def test_the_files_are_those_of_a_dictionary_after_any_history(data: st.DataObje
             versions.append((index, dict(model)))
         for version, known in versions:  # later versions change no earlier one
             assert_is(version, known)
+
+
+def test_rows_of_many_files_are_known_once_they_were_needed_and_from_then_on() -> None:
+    """The statistics of thousands of files are not read to count their rows; after the first look for a key they are known."""
+    index = index_of(*(data_file(f"old-{number}") for number in range(1000)))
+    assert index.storage() == TableStorage(1000, 1000, None, 0)
+    [segment] = [part.segment for part in index.parts]
+    assert segment.rows.sum() == 1000
+    assert index.storage().rows == 1000
+    for number in range(40):
+        index = index.changed([data_file(f"new-{number}")], index.actions(index.by_path([f"old-{number}"]).values()))
+        assert index.storage() == TableStorage(1000, 1000, 1000, 0)
+
+
+def test_rows_of_a_file_without_statistics_are_not_known() -> None:
+    index = index_of(data_file("a"), data_file("b", stats="{}"))
+    assert index.storage() == TableStorage(2, 2, None, 0)
+    assert index.changed([], index.actions(index.by_path(["b"]).values())).storage() == TableStorage(1, 1, 1, 0)
 
 
 def test_the_number_of_segments_stays_small_however_many_commits_came() -> None:

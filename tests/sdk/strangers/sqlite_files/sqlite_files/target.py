@@ -30,6 +30,7 @@ from replicator_sdk import (
 from replicator_sdk.authoring.driver_errors import naming_table
 from replicator_sdk.authoring.table_ownership import owner_of
 from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
+from replicator_sdk.discovery.table_storage import TableStorage
 from replicator_sdk.errors import DataError, SchemaDriftError, SnapshotNeededError
 from sqlite_files.databases import change_database, file_of
 from sqlite_files.maintenance import COMPACT, compact
@@ -180,6 +181,8 @@ class SqliteFilesConsumer(BatchConsumer, SnapshotLoader):
             transaction(self.path(table), self._context.read_offset, owner_of(self._context)) as file,
         ):
             yield file
+        if (path := self.path(table)).exists():
+            self._context.metrics.stored(table, TableStorage(files=1, nbytes=path.stat().st_size))
 
     def _progress(self, position: Position) -> TableProgress:
         return TableProgress(self._context.generation, self._context.epoch, position)

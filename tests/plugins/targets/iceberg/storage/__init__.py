@@ -1,0 +1,1 @@
+"""What the target says of its files."""
