@@ -134,7 +134,7 @@ class TargetTable:
         return attempt
 
     def _show(self, state: State | None) -> None:
-        """Tell the run's metrics what the version consists of, once."""
+        """Report to the run's metrics what the version consists of, once."""
         if state is None or self._shown == (state.version, state.stamp):
             return
         self._shown = state.version, state.stamp

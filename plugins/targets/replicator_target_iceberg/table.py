@@ -157,7 +157,7 @@ class TargetTable:
         return Attempt(version, record)
 
     def _show(self, snapshot: Any | None) -> None:
-        """Tell the run's metrics what a snapshot consists of, once."""
+        """Report to the run's metrics what a snapshot consists of, once."""
         number = -1 if snapshot is None else int(snapshot.snapshotId())
         if number != self._shown:
             with java_errors(f"read the summary of a snapshot of {self.name}"):

@@ -27,7 +27,7 @@ _LATE_TOGETHER = f"{_LATE_TABLES} > 10 or {_LATE_TABLES} > 1 == {_TABLES} or {_L
 _MISSED = _PER_TABLE + ' (replicator_slo_budget_minutes{table!=""}) < 0'
 _WORKED = f'{_PER_PIPELINE} (max_over_time(replicator_phase{{phase=~"snapshot|streaming|paused|maintenance|stopping|done"}}[10m])) == 1'
 _DELETED = f"{_PER_TABLE} (replicator_target_deleted_rows)"
-# Maintenance writes a file again that has lost a fifth of its rows; in small tables nobody notices.
+# Maintenance writes a file again that has lost a fifth of its rows; in small tables no one notices.
 _IN_DEBT = f"{_DELETED} / {_PER_TABLE} (replicator_target_rows) > 0.3 and {_DELETED} > 100000"
 _FAILS = f"{_PER_PIPELINE} (replicator_failing) == 1"
 _ENDED = f'{_PER_PIPELINE} (replicator_phase{{phase=~"done|failed"}}) == 1'

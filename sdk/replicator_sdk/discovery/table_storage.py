@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class TableStorage:
     """What the newest version of a table at the target consists of; what the target does not know without asking is None.
 
-    Told by `Metrics.stored` after a commit, and when the table is read for the first time; each time replaces the one before.
+    Reported by `Metrics.stored` after a commit, and when the table is read for the first time; each time replaces the one before.
 
     Attributes:
         files: Data files.

@@ -30,12 +30,12 @@ def counted(lake: Lake) -> TableStorage:
 
 
 def said(context: TestTargetContext) -> TableStorage | None:
-    """What the target has told the metrics of a run last."""
+    """What the target has reported to the metrics of a run last."""
     assert isinstance(context.metrics, CountingMetrics)
     return context.metrics.storage.get(TABLE)
 
 
-def test_after_every_commit_the_run_is_told_what_the_table_consists_of(lake: Lake) -> None:
+def test_after_every_commit_the_run_knows_what_the_table_consists_of(lake: Lake) -> None:
     """After copies, batches, a change of structure, maintenance beside it, and by a consumer that only looks at the table."""
     context = lake.context()
     consumer = DeltaConsumer(lake.config, context)

@@ -38,13 +38,13 @@ def assert_counted(lake: Warehouse, said: TableStorage | None) -> int:
 
 
 def said(context: TestTargetContext) -> TableStorage | None:
-    """What the target has told the metrics of a run last."""
+    """What the target has reported to the metrics of a run last."""
     assert isinstance(context.metrics, CountingMetrics)
     return context.metrics.storage.get(TABLE)
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_after_every_commit_the_run_is_told_what_the_table_consists_of(
+def test_after_every_commit_the_run_knows_what_the_table_consists_of(
     tmp_path: Path, iceberg_spark: SparkSession, version: int
 ) -> None:
     """After copies, batches, a change of structure, maintenance beside it, and by a consumer that only looks at the table."""
