@@ -18,7 +18,7 @@ from replicator_target_delta.schema.table_form import TableForm
 from replicator_target_delta.schema.types import Layout
 from replicator_target_delta.snapshot import TableSnapshotLoad
 from replicator_target_delta.versions.difference import Ending, difference
-from replicator_target_delta.versions.version_columns import Aside, VersionColumns, end_column, now
+from replicator_target_delta.versions.version_columns import FIRST_COPY, Aside, VersionColumns, end_column, now
 
 if TYPE_CHECKING:
     from replicator_target_delta.table import Attempt
@@ -72,9 +72,9 @@ class VersionsSnapshotLoad(TableSnapshotLoad):
         return self._compared(attempt, layout, schema, files, self._began)
 
     def _number(self, attempt: Attempt) -> int:
-        """Above all in the table; 0 for a first copy."""
+        """Above all in the table; `FIRST_COPY` where it has no versions."""
         last = 0 if attempt.progress is None else attempt.progress.last_sequence
-        return last + 1 if last or _has_versions(attempt) else 0
+        return last + 1 if _has_versions(attempt) else FIRST_COPY
 
     def _compared(
         self, attempt: Attempt, layout: Layout, schema: TableSchema, files: list[DataFile], began: int

@@ -23,7 +23,7 @@ from replicator_target_delta.files.file_writer import FileWriter
 from replicator_target_delta.merge_on_read.append import Numbering
 from replicator_target_delta.schema.encoding import encode_keys, encode_rows
 from replicator_target_delta.schema.metadata_columns import Spans, Stamper
-from replicator_target_delta.versions.version_columns import VersionColumns
+from replicator_target_delta.versions.version_columns import FIRST_COPY, VersionColumns
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -158,8 +158,8 @@ class VersionsApply:
             found, at = found[is_first], at[is_first]
             versions = match.fetched.take(pa.array(at))
             chain, change = wanted[found], chains.change[chains.first[wanted[found]]]
-            floors[chain] = self._columns.starts(versions)
-            past.add(self._columns.ended(versions, self._sequence[change], self._times[change]))
+            floors[chain] = starts = self._starts(versions, self._times[change])
+            past.add(self._columns.ended(versions, self._sequence[change], self._times[change], starts))
             place[found] = count + np.arange(len(found))
             rows.append(versions.select(self._unsent))
             count += len(found)
@@ -170,6 +170,15 @@ class VersionsApply:
             self.missing += int(np.count_nonzero(lost & ~chains.opens[chains.first[wanted]]))
         nothing = pa.schema([self._layout.physical.field(name) for name in self._unsent]).empty_table()
         return _Ended(removed, floors, keys, place, pa.concat_tables([nothing, *rows]))
+
+    def _starts(self, versions: pa.Table, times: Int64s) -> Int64s:
+        """From when versions are valid that changes of these times end: a row of the first copy was there before them, whenever it was read,
+        unless it may have them already.
+        """
+        starts = self._columns.starts(versions)
+        if self._changes.overlap:
+            return starts
+        return np.where(self._columns.numbers(versions) == FIRST_COPY, np.minimum(starts, times), starts)
 
     def _spans(self, chains: Chains, floors: Int64s) -> Spans:
         """For each change when the version was valid that it opens; without meaning where it opens none."""
@@ -201,13 +210,13 @@ class VersionsApply:
         if len(part.origin_rows):
             if self._changes.overlap:
                 refuse_moved(part, self._changes)
-            rows, lost = self._completed(part, rows, ended)
+            rows, lost = self._completed(part, rows, there, ended)
             there[lost] = False
         for writer, which in ((current, there & spans.is_current), (past, there & ~spans.is_current)):
             writer.add(rows if which.all() else rows.filter(pa.array(which)))
 
-    def _completed(self, part: Upserts, rows: pa.Table, ended: _Ended) -> tuple[pa.Table, Int64s]:
-        """`rows` with what they lack from the versions before, and which of them have none.
+    def _completed(self, part: Upserts, rows: pa.Table, writes: Bools, ended: _Ended) -> tuple[pa.Table, Int64s]:
+        """`rows` with what they lack from the versions before, and which of those that are written have none.
 
         Raises:
             DataError: When there is none of a row that should have one.
@@ -215,7 +224,7 @@ class VersionsApply:
         origin = encode_keys(part.origin, self._schema, self._layout)
         key = look_up([combined(column) for column in origin.columns], ended.keys)
         place = np.where(key >= 0, ended.place[key], _NOWHERE)
-        lost = part.origin_rows[place == _NOWHERE]
+        lost = part.origin_rows[(place == _NOWHERE) & writes[part.origin_rows]]  # a DELETE lacks nothing
         if len(lost) and not self._changes.drops_lost_updates:
             raise lost_updates(self._changes, len(lost), int(part.sequence[lost[0]]))
         self.missing += len(lost)

@@ -14,13 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from replicator_sdk.batch import combined
-from replicator_target_delta.config import VALID_FROM, VALID_TO
+from replicator_target_delta.config import SEQUENCE, VALID_FROM, VALID_TO
 from replicator_target_delta.log.table_state import State
 from replicator_target_delta.schema.metadata_columns import Spans
 from replicator_target_delta.schema.table_form import VERSION_END_KEY
 from replicator_target_delta.schema.types import Layout
 
 Int64s = npt.NDArray[np.int64]
+FIRST_COPY: Final = 0
+"""The number of versions that were not opened by a change, nor by a copy of a table that has versions."""
 _ROUNDED_UP: Final = 999  # microseconds, at most: the log's upper bounds are whole milliseconds
 
 
@@ -100,16 +102,23 @@ class VersionColumns:
         found: Int64s = combined(rows.column(self.names[VALID_FROM])).cast(pa.int64()).fill_null(0).to_numpy()
         return found
 
-    def ended(self, rows: pa.Table, numbers: Int64s, times: Int64s) -> pa.Table:
+    def numbers(self, rows: pa.Table) -> Int64s:
+        """The numbers of the changes that opened versions."""
+        found: Int64s = combined(rows.column(self.names[SEQUENCE])).fill_null(-1).to_numpy()
+        return found
+
+    def ended(self, rows: pa.Table, numbers: Int64s, times: Int64s, starts: Int64s | None = None) -> pa.Table:
         """The same versions, ended; a version is valid for no time rather than to a time before it began.
 
         Args:
             rows: Current versions, all columns.
             numbers: The number of the change that ends each.
             times: Its commit time, microseconds since 1970 UTC.
+            starts: From when the versions are valid; None where that stays as it is.
         """
-        spans = Spans(np.zeros(len(numbers), np.int64), np.maximum(self.starts(rows), times), numbers)
-        made = {kind: values for kind, values in spans.columns().items() if kind != VALID_FROM}
+        begun = self.starts(rows) if starts is None else starts
+        spans = Spans(begun, np.maximum(begun, times), numbers)
+        made = {kind: values for kind, values in spans.columns().items() if starts is not None or kind != VALID_FROM}
         for kind, values in made.items():
             place = rows.schema.get_field_index(self.names[kind])
             rows = rows.set_column(place, rows.schema.field(place), values.cast(rows.schema.field(place).type))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,20 @@ from replicator_target_delta.apply.keyless import KeylessApply
 from replicator_target_delta.apply.row_matching import live_rows
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.file_index.file_index import FileIndex
+from replicator_target_delta.files.data_file import write_data_file
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.log.table_state import State
 from replicator_target_delta.maintenance.compaction import Pack, plan_all_packs, writer
 from replicator_target_delta.merge_on_read.append import AppendApply, Numbering
+from replicator_target_delta.schema.encoding import encode_rows
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.table_form import form_of
 from replicator_target_delta.schema.types import Layout
+from replicator_target_delta.versions.difference import Difference, Ending, difference
 from replicator_target_delta.versions.history import VersionsApply
+from replicator_target_delta.versions.repairing import replace_versions
 from replicator_target_delta.versions.version_columns import VersionColumns
 
 
@@ -76,6 +81,43 @@ class FolderTable:
         )
         self._commit(made.add, made.remove)
         self.state.unmatched = unmatched
+
+    def copy(self, rows: Sequence[dict[str, Any]], time: int, number: int = 0) -> None:
+        """Add rows as a copy reads them at a time."""
+        stamps = Stamper(form_of(self.config, self.schema).names, "copy").snapshot(len(rows), number, time)
+        read = pa.Table.from_pylist(list(rows), schema=self.schema.arrow)
+        self._commit([DataFile(write_data_file(self.storage, encode_rows(read, self.state.layout, stamps)))], [])
+
+    def copy_again(self, parts: Sequence[Sequence[dict[str, Any]]], began: int, time: int) -> None:
+        """Have a table of versions hold the rows of a later copy, one file for each part, as `VersionsSnapshotLoad` does."""
+        names, number = form_of(self.config, self.schema).names, self.highest + 1
+        files = []
+        for rows in parts:
+            stamps = Stamper(names, "copy").snapshot(len(rows), number, time)
+            read = pa.Table.from_pylist(list(rows), schema=self.schema.arrow)
+            files.append(
+                (encoded := encode_rows(read, self.state.layout, stamps), write_data_file(self.storage, encoded))
+            )
+        with self._difference(Ending(number, began)) as work:
+            for encoded, add in files:
+                work.take(encoded, DataFile(add))
+            work.end_others()
+            made = work.finish().to_changes(self.storage, self.state.files)
+        self._commit(made.add, made.remove)
+        self.highest = number
+
+    def repair(self, changes: TableChanges, time: int) -> None:
+        """Write rows of a table of versions again."""
+        form, number = form_of(self.config, self.schema), self.highest + 1
+        place = Place(None, self.state, self.storage, self.config.target_file_bytes, soft_deletes=False)
+        made = replace_versions(place, changes, form, Ending(number, time))
+        self._commit(made.add, made.remove)
+        self.highest = number
+
+    def _difference(self, ending: Ending) -> AbstractContextManager[Difference]:
+        place = Place(None, self.state, self.storage, self.config.target_file_bytes, soft_deletes=False)
+        columns = VersionColumns.of(self.state.layout, form_of(self.config, self.schema).names)
+        return difference(place, columns, ending, self.state.layout, self.schema)
 
     def compact(self, file_bytes: int, merges: int) -> int:
         """What `compact` does between the beginning and the commit; returns how many files were written again."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
+
+from replicator_sdk.batch import BatchIdentity, TableChanges
 from replicator_sdk.event import DMLOperation
+from replicator_sdk.testing.histories.batches import to_batch, to_table_changes
 from replicator_sdk.testing.histories.reference import RowChange
+from tests.plugins.targets.changes import at
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -67,6 +72,20 @@ class VersionsModel:
                 self.versions.append(version)
                 self.current[new["id"]] = version
 
+    def compare(
+        self, rows: Mapping[Any, dict[str, Any]], keys: Iterable[Any], number: int, ended: int, opened: int
+    ) -> None:
+        """Of these keys the table is to hold these rows: what is gone ends at one time, what differs at the time when another is opened."""
+        for key in keys:
+            there, new = self.current.get(key), rows.get(key)
+            if there is not None and there.row == new:
+                continue
+            if there is not None:
+                self._end(key, number, max(there.start, ended if new is None else opened))
+            if new is not None:
+                self.current[key] = Version(dict(new), number, opened)
+                self.versions.append(self.current[key])
+
     def _end(self, key: Any, number: int, time: int) -> None:
         there = self.current.pop(key, None)
         if there is not None:
@@ -83,11 +102,24 @@ def counted(rows: Sequence[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row[name] for name in sorted(row)) for row in rows)
 
 
-def assert_in_order(rows: Sequence[dict[str, Any]], key: str = "id") -> None:
-    """Each key's versions follow one another: none overlaps another, by number or by time, and the last one alone may be current."""
+def timed(position: int, rows: Sequence[RowChange], *times: int, overlap: bool = False) -> TableChanges:
+    """As `batch`, of these commit times, in microseconds since 1970 UTC."""
+    numbered = replace(to_batch(rows, range(len(rows)), position * 1000, 0), timestamps=np.array(times, np.int64))
+    identity = BatchIdentity(1, 1, position * 1000 + 1, position * 1000 + len(rows), at(position))
+    return to_table_changes([numbered], identity, overlap=overlap)
+
+
+def assert_in_order(rows: Sequence[dict[str, Any]], *key: str, times: bool = True) -> None:
+    """Each key's versions follow one another: none overlaps another, by number or by time, and the last one alone may be current.
+
+    Args:
+        rows: The versions.
+        key: The columns that say of which row they are; `id` where none are named.
+        times: Whether the times of a key never fall; else those of each version by itself.
+    """
     by_key: dict[Any, list[dict[str, Any]]] = {}
     for row in rows:
-        by_key.setdefault(row[key], []).append(row)
+        by_key.setdefault(tuple(repr(row[name]) for name in key or ("id",)), []).append(row)
     for versions in by_key.values():
         versions.sort(key=lambda row: (row["_sequence_num"], row["_end_sequence_num"] or 2**63))
         for version, after in zip(versions, [*versions[1:], None], strict=True):
@@ -101,4 +133,4 @@ def assert_in_order(rows: Sequence[dict[str, Any]], key: str = "id") -> None:
             assert version["_valid_from"] <= version["_valid_to"]
             if after is not None:
                 assert version["_end_sequence_num"] <= after["_sequence_num"]
-                assert version["_valid_to"] <= after["_valid_from"]
+                assert not times or version["_valid_to"] <= after["_valid_from"]
