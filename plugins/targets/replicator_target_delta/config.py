@@ -59,6 +59,13 @@ _OTHER_KEYS: Final = SettingEdit(
     Severity.ERROR,
     "RPL-6405",
 )
+_OTHER_MODE: Final = SettingEdit(
+    "each table of earlier runs has other columns, or is read by other keys, and stops at its next change",
+    "put it back; or copy each table again, which takes the history of a table of the mode scd2 away:"
+    " `replicator table resync NAME TABLE…`",
+    Severity.ERROR,
+    "RPL-6405",
+)
 _LATER_ROWS: Final = SettingEdit("rows that are written from the next run on follow it; the others stay as they are")
 
 
@@ -93,7 +100,7 @@ class DeltaConfig(PluginConfig):
             " every table is copied there",
             Severity.WARNING,
         ),
-        "mode": _OTHER_KEYS,
+        "mode": _OTHER_MODE,
         "watermarkKeys": _OTHER_KEYS,
         "tombstoneKey": _OTHER_KEYS,
         "tombstoneStringKeyValue": _OTHER_KEYS,

@@ -16,7 +16,7 @@ from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import DataError, SchemaDriftError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
-from replicator_sdk.schema import TableSchema
+from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import TableProgress
 from replicator_target_delta.apply.key_lookup import Place
 from replicator_target_delta.apply.keyed import KeyedApply
@@ -53,16 +53,37 @@ def fitting_state(
     if attempt.progress is None:  # a table the source never announced
         metadata = TableDefinition.create(schema, form).to_metadata()
         return replace(attempt.state, layout=Layout.of(json.loads(metadata["schemaString"]))), metadata
-    if not TableDefinition(attempt.state.metadata).matches(schema, form):
-        raise SchemaDriftError(
+    definition = TableDefinition(attempt.state.metadata)
+    if not definition.matches(schema, form):
+        raise of_another_form(schema.table, position, loses_history=definition.has_versions and not form.has_versions)
+    attempt.state.key = tuple(attempt.state.layout[name].physical for name in schema.primary_key)
+    return attempt.state, None
+
+
+def of_another_form(table: TableId, position: Position, *, loses_history: bool) -> SchemaDriftError:
+    """What to say of changes that the table cannot take as it is.
+
+    Args:
+        table: The table.
+        position: That of the changes.
+        loses_history: Whether a new copy takes versions of rows away that nothing else has.
+    """
+    if not loses_history:
+        return SchemaDriftError(
             "the changes have other columns than the target's table, or its readers other keys",
             code="RPL-6405",
-            table=str(schema.table),
+            table=str(table),
             position=str(position),
             hint="copy the table again: `replicator table resync NAME TABLE`",
         )
-    attempt.state.key = tuple(attempt.state.layout[name].physical for name in schema.primary_key)
-    return attempt.state, None
+    return SchemaDriftError(
+        "the table has every version of a row, and the target's `mode` is another one now",
+        code="RPL-6405",
+        table=str(table),
+        position=str(position),
+        hint="set `mode` to scd2 again, and the table goes on; or copy the table again, which takes its history away:"
+        " `replicator table resync NAME TABLE`",
+    )
 
 
 def unfitting_value(changes: TableChanges) -> DataError:

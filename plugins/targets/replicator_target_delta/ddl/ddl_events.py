@@ -11,6 +11,7 @@ from replicator_sdk.errors import BugError, NeedsUserError, SchemaDriftError
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
 from replicator_sdk.failpoint import failpoint, register
 from replicator_target_delta.apply.key_lookup import Place
+from replicator_target_delta.apply.table_apply import of_another_form
 from replicator_target_delta.apply.unmatched_rows import UnmatchedRows
 from replicator_target_delta.config import DeltaConfig, Mode
 from replicator_target_delta.ddl.backfill import NewValues, rewrite_table
@@ -61,13 +62,11 @@ class TableDDL:
             if event.operation is not DDLOperation.DROP_TABLE:
                 self._create(attempt, event)  # altered before it was ever written: its present shape is enough
         elif event.operation is DDLOperation.TRUNCATE_TABLE:
-            if self._has_versions(attempt):
-                self._end_all(attempt, event)
-            else:
-                self._commit(attempt, event, remove=True)
+            self._truncate(attempt, event)
         elif event.operation is DDLOperation.DROP_TABLE:
             self._commit(attempt, event, dropped=True)
         elif event.operation is DDLOperation.ALTER_TABLE:
+            self._check_form(attempt, event)
             self._alter(attempt, event)
         else:
             raise BugError(f"{event.operation} is no change of one table", code="RPL-9403", table=str(event.table))
@@ -99,6 +98,24 @@ class TableDDL:
         else:
             self._commit(attempt, event)
 
+    def _check_form(self, attempt: Attempt, event: DDLEvent) -> None:
+        """See that a table of versions is written as one, and no other table is; by the names that its columns have.
+
+        Raises:
+            SchemaDriftError: RPL-6405.
+        """
+        has, wants = self._has_versions(attempt), self._config.mode is Mode.SCD2
+        layout, names = attempt.state.layout, self._config.metadata_names().values()
+        if has != wants or (has and not all(name in layout for name in names)):
+            raise of_another_form(event.table, _position(event), loses_history=has and not wants)
+
+    def _truncate(self, attempt: Attempt, event: DDLEvent) -> None:
+        self._check_form(attempt, event)
+        if self._has_versions(attempt):
+            self._end_all(attempt, event)
+        else:
+            self._commit(attempt, event, remove=True)
+
     def _has_versions(self, attempt: Attempt) -> bool:
         return TableDefinition(attempt.state.metadata).has_versions
 
@@ -110,7 +127,8 @@ class TableDDL:
         state, storage = attempt.state, self._table.log.storage
         place = Place(self._spark, state, storage, state.written_bytes(self._config.target_file_bytes), False)
         # Of a source that does not report its time it was no earlier than the changes before it, and no later than those after it.
-        columns, known = VersionColumns.of(state.layout, self._config.metadata_names()), event.source_timestamp
+        layout = state.layout if metadata is None else Layout.of(json.loads(metadata["schemaString"]))
+        columns, known = VersionColumns.of(layout, self._config.metadata_names()), event.source_timestamp
         time = latest_time(state, columns) if known is None else microseconds(known)
         changes = end_all(place, columns, Ending(number, time))
         progress = self._table.progress_at(attempt, _position(event), number)

@@ -96,18 +96,23 @@ class TableDefinition:
         return made
 
     def evolved(self, schema: TableSchema, form: TableForm) -> TableDefinition:
-        """The definition of the same table with other columns, where rows of before keep what they have: a column keeps its values as long as
-        it keeps name and type.
+        """The definition of the same table of versions with other columns, where rows of before keep what they have: a column keeps its values
+        as long as it keeps name and type, and one of the replicator's own under any `metadataPrefix`.
         """
-        made = TableDefinition(self.to_metadata())
+        made, table = TableDefinition(self.to_metadata()), str(schema.table)
         wanted = {c.name: spark_type(c.type) for c in schema.columns}
         wanted |= {name: _METADATA_TYPES[kind] for kind, name in form.names.items()}
+        prefix = str(self._metadata["configuration"][VERSION_END_KEY]).removesuffix(END_SEQUENCE)
+        own = {prefix + kind: name for kind, name in form.names.items() if prefix + kind not in wanted}
         for name in [field["name"] for field in made._fields]:
-            if name not in wanted or not same_type(wanted[name], made.type_of(name)):
+            if name not in own and (name not in wanted or not same_type(wanted[name], made.type_of(name))):
                 made.drop(name)
+        for former, name in own.items():
+            if made.has(former):
+                made.rename(former, name, table)
         for name, kind in wanted.items():
             if not made.has(name):
-                made._add(name, kind, str(schema.table))
+                made._add(name, kind, table)
         made.follow(form)
         return made
 
