@@ -44,6 +44,8 @@ def vacuum(
     since = time.time() - 3600 * retention_hours
     removed = table.log.removed_names(round(since * 1000))
     if removed is None or state.metadata["configuration"].get(_CHANGE_FEED, "").lower() == "true":
+        if Aside.of(state) is not None:  # Spark does not know the files of a copy that is not finished
+            return MaintenanceReport()
         _vacuum_by_spark(spark, table.log.path, retention_hours)
         return MaintenanceReport()
     files = list(table.log.storage.data_files())
