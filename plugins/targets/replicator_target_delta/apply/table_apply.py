@@ -68,21 +68,21 @@ def of_another_form(table: TableId, position: Position, *, loses_history: bool) 
         position: That of the changes.
         loses_history: Whether a new copy takes versions of rows away that nothing else has.
     """
-    if not loses_history:
+    if loses_history:
         return SchemaDriftError(
-            "the changes have other columns than the target's table, or its readers other keys",
+            "the table has every version of a row, and the target's `mode` is another one now",
             code="RPL-6405",
             table=str(table),
             position=str(position),
-            hint="copy the table again: `replicator table resync NAME TABLE`",
+            hint="set `mode` to scd2 again, and the table goes on; or copy the table again, which takes its history away:"
+            " `replicator table resync NAME TABLE`",
         )
     return SchemaDriftError(
-        "the table has every version of a row, and the target's `mode` is another one now",
+        "the changes have other columns than the target's table, or its readers other keys",
         code="RPL-6405",
         table=str(table),
         position=str(position),
-        hint="set `mode` to scd2 again, and the table goes on; or copy the table again, which takes its history away:"
-        " `replicator table resync NAME TABLE`",
+        hint="copy the table again: `replicator table resync NAME TABLE`",
     )
 
 
