@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from replicator_sdk import (
     DDLOperation,
@@ -16,6 +16,7 @@ from replicator_sdk import (
     Offset,
     PluginConfig,
     SnapshotReader,
+    StartFrom,
     TableAssessor,
     TableId,
     TableRegistry,
@@ -39,6 +40,7 @@ class ArchiveSource(DeltaSource[ArchiveConfig]):
     unseen_ddl: ClassVar[frozenset[DDLOperation]] = frozenset(
         {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE}
     )
+    starts_from: ClassVar[frozenset[Literal["offset", "time"]]] = frozenset({"offset", "time"})
 
     def dataset(self, table: TableId) -> Dataset:
         """The name in lineage: the archive's place, and the table in it."""
@@ -52,6 +54,13 @@ class ArchiveSource(DeltaSource[ArchiveConfig]):
     def latest_offset(self) -> Offset:
         """The offset after the last manifest."""
         return self._manifests.end()
+
+    def find_start(self, start: StartFrom, *, namespace: str, name: str) -> Offset:  # noqa: ARG002 - part of the contract
+        """The entry of a manifest, or before the first change committed at a time or later; see `ChosenStart.find`."""
+        from replicator_source_archive.chosen_start import ChosenStart
+
+        self._manifests.owner()
+        return ChosenStart(self._manifests).find(start)
 
     def health(self, offset: Offset | None, *, namespace: str, name: str) -> SourceHealth | None:
         """Whether the place answers, what waits after `offset`, for how long it is there, and how late the archive itself is."""

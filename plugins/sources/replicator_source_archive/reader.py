@@ -12,13 +12,14 @@ from replicator_sdk.change_archive.rows import changes_of_rows
 from replicator_sdk.errors import BugError, TableHistoryLostError
 from replicator_source_archive.captured_tables import CapturedTables
 from replicator_source_archive.catalogue import incomplete
+from replicator_source_archive.chosen_start import ChosenStart
 from replicator_source_archive.config import ArchiveConfig, Incomplete
 from replicator_source_archive.folder import UnusableFileError
 from replicator_source_archive.manifests import damaged
 from replicator_source_archive.offset import ArchiveOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from replicator_sdk import (
         DeltaSourceContext,
@@ -71,6 +72,14 @@ class ArchiveReader(EventReader):
             known = self._manifests.states(offset).tables
             self._tables.waiting = {table for table, state in known.items() if state.is_broken}
         return offset
+
+    def begin_at(self, offset: Offset, tables: Sequence[TableSchema]) -> Mapping[TableId, TableSchema]:
+        """The tables as the archive has them at `offset`; see `EventReader.begin_at`."""
+        assert isinstance(offset, ArchiveOffset)
+        start = ChosenStart(self._manifests)
+        found = start.tables_at(offset, tables, self._definition.narrowed, self._config.incomplete)
+        self.initialize(offset)
+        return found
 
     def capture(self, tables: Sequence[TableSchema]) -> None:
         """The archive has all tables that its pipeline has."""

@@ -165,7 +165,7 @@ class StartConfig(Settings):
     offset: str | None = Field(
         default=None,
         min_length=1,
-        description="A position of the source's log. `sqlite`: a change number. `mysql`: GTIDs, or `file:position`. `postgres`: an LSN.",
+        description="A position of the source's log. `sqlite`: a change number. `mysql`: GTIDs, or `file:position`. `postgres`: an LSN. `archive`: a manifest and an entry, `120/0`.",
     )
     time: Annotated[str, AfterValidator(_time_text)] | None = Field(
         default=None,

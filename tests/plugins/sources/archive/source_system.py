@@ -85,7 +85,7 @@ class ArchiveSystem(SourceSystem):
         first, self._sequence = self._sequence + 1, self._sequence + len(rows)
         facts = {"kind": "changes", "schema": schema.to_json(), "rows": len(rows), "files": [file], "first": first}
         more = {"last": self._sequence, "overlap": False, "dropsLostUpdates": False, "unordered": False}
-        return [{**facts, **more, "committedAt": -1, "table": schema.table.to_json()}]
+        return [{**facts, **more, "committedAt": time.time_ns() // 1000, "table": schema.table.to_json()}]
 
     def _ddl(self, event: DDLEvent) -> Mapping[str, Any]:
         placed = replace(event, position=Position(NumberOffset(0)))
