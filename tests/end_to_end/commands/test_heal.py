@@ -103,7 +103,7 @@ def _shop_of(server: MysqlServer, folder: Path) -> Iterator[Shop]:
 
 
 @follows("RPL-1382", "RPL-3203", "RPL-3782")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("source", ["postgres", "mysql", "mysql_without_gtids", "mariadb"])
 def test_what_changed_in_a_gap_is_written_and_runs_go_on(source: str, request: pytest.FixtureRequest) -> None:
     shop: Shop = request.getfixturevalue(f"{source}_shop")

@@ -103,7 +103,7 @@ def test_opening_a_table_asks_java_as_often_however_many_commits_there_are(
     few = calls()
     for number in range(4, 24):
         consumer.apply_batch(batch(number, [insert(row(number))]))
-    assert 0 < calls() <= few + 5  # the gateway also tells Java which objects are not used any more
+    assert 0 < calls() <= few + 5  # the gateway also reports objects that are not used any more
 
 
 def test_a_commit_of_another_process_is_noticed(lake: Lake) -> None:
