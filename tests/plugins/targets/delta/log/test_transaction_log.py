@@ -88,17 +88,23 @@ def test_opening_a_table_asks_java_as_often_however_many_commits_there_are(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer = filled(lake)
-    asked = []
-    client = lake.spark().sparkContext._gateway._gateway_client
+    gateway: Any = lake.spark().sparkContext._gateway
+    client, asked = gateway._gateway_client, 0
     send = client.send_command
-    monkeypatch.setattr(client, "send_command", lambda *args, **kwargs: asked.append(1) or send(*args, **kwargs))
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return send(*arguments, **named)
+
+    monkeypatch.setattr(client, "send_command", counted)
 
     def calls() -> int:
         log: TableLog = consumer._table(TABLE).log
         log.forget()
-        asked.clear()
+        before = asked
         log.begin()
-        return len(asked)
+        return asked - before
 
     few = calls()
     for number in range(4, 24):
