@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError
 from replicator_sdk.schema import TableId, TableSchema
@@ -14,7 +14,7 @@ from replicator_source_archive.config import Incomplete
 from replicator_source_archive.offset import ArchiveOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from replicator_sdk.source import StartFrom
     from replicator_source_archive.manifests import Entry, Manifests
@@ -46,6 +46,35 @@ class _Refusal:
             table=str(self.table),
             hint=f"{instead}; or leave it out of `tables`",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _After:
+    """What follows a position; each with the offset after the entry.
+
+    Attributes:
+        renamed: The tables that got their names there, by the last entry that gave it.
+        first: By table, the first entry that has its columns.
+        copied: By table, its first copy.
+    """
+
+    renamed: dict[TableId, ArchiveOffset] = field(default_factory=dict)
+    first: dict[TableId, ArchiveOffset] = field(default_factory=dict)
+    copied: dict[TableId, ArchiveOffset] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Self:
+        """Of the entries from that position on."""
+        found = cls()
+        for entry in entries:
+            if entry.kind == "rename":
+                found.renamed.update((schema.table, entry.end) for schema in entry.renames.values())
+                continue
+            if entry.kind == "copy":
+                found.copied.setdefault(entry.table, entry.end)
+            if entry.kind != "end" and entry.table not in found.first and entry.schema is not None:
+                found.first[entry.table] = entry.end
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +121,8 @@ class ChosenStart:
         return self._offset(number, entry)
 
     def _before(self, start: StartFrom, moment: int, numbers: list[int], end: ArchiveOffset) -> ArchiveOffset:
-        if (
-            not numbers or self._written(numbers[0]) >= moment
-        ):  # what was committed before the archive began is not known
+        # What was committed before the archive began is not known.
+        if not numbers or self._written(numbers[0]) >= moment:
             raise self._not_reached(start, numbers)
         first = max(0, bisect_left(numbers, moment - _CLOCKS_DIFFER, key=self._written) - 1)
         begin = self._offset(numbers[first], 0)
@@ -147,18 +175,18 @@ class ChosenStart:
                 of several the one that can begin last.
             ReplicatorError: As the archive fails.
         """
-        before, renamed = self.manifests.states(offset).tables, self._renamed(offset)
+        before, after = self.manifests.states(offset).tables, _After.of(self.manifests.history(since=offset))
         found, refused = {}, []
         for schema in tables:
             table, known = schema.table, before.get(schema.table)
             former = None if known is None or known.schema is None else TableSchema.from_json(known.schema)
-            if (later := renamed.get(table)) is not None:
-                refused.append(_Refusal(table, "it had another name", later.end))
+            if (later := after.renamed.get(table)) is not None:
+                refused.append(_Refusal(table, "it had another name", later))
             elif known is None or former is None:
-                refused.append(_Refusal(table, "the archive does not have it there", self._first(offset, table)))
+                refused.append(_Refusal(table, "the archive does not have it there", after.first.get(table)))
             elif known.is_broken and incomplete is Incomplete.FAIL:
                 why = f"changes are missing after it: {known.why}"
-                refused.append(_Refusal(table, why, self._copied(offset, table)))
+                refused.append(_Refusal(table, why, after.copied.get(table)))
             elif table in narrowed and not set(schema.names) <= set(former.names):
                 refused.append(_Refusal(table, "it did not have all columns that the pipeline selects", None))
             else:
@@ -166,27 +194,6 @@ class ChosenStart:
         if refused:
             raise max(refused, key=_Refusal.rank).error()
         return found
-
-    def _renamed(self, offset: ArchiveOffset) -> dict[TableId, Entry]:
-        """The tables that got their names after `offset`, each with the last entry that gave it."""
-        return {
-            schema.table: entry
-            for entry in self.manifests.history(since=offset)
-            if entry.kind == "rename"
-            for schema in entry.renames.values()
-        }
-
-    def _first(self, offset: ArchiveOffset, table: TableId) -> ArchiveOffset | None:
-        """After the first entry that has the table's columns."""
-        own = (
-            entry for entry in self.manifests.history(since=offset) if entry.kind != "rename" and entry.table == table
-        )
-        return next((entry.end for entry in own if entry.kind != "end" and entry.schema is not None), None)
-
-    def _copied(self, offset: ArchiveOffset, table: TableId) -> ArchiveOffset | None:
-        """After the first copy of the table."""
-        own = (entry for entry in self.manifests.history(since=offset) if entry.kind == "copy" and entry.table == table)
-        return next((entry.end for entry in own), None)
 
 
 def _too_late(start: StartFrom, why: str, end: ArchiveOffset) -> NeedsUserError:
