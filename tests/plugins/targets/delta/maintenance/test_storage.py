@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from replicator_sdk.discovery.table_storage import TableStorage
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.snapshot import SnapshotChunk
-from replicator_sdk.testing.contexts import CountingMetrics, TestTargetContext
 from replicator_target_delta.consumer import DeltaConsumer
 from tests.plugins.targets.changes import KEYED, TABLE, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
+from tests.plugins.targets.stored import said
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,12 +27,6 @@ def counted(lake: Lake) -> TableStorage:
     rows = sum(pq.read_metadata(path).num_rows for path in paths)
     nbytes = sum(pa.OSFile(path).size() for path in paths)
     return TableStorage(len(paths), nbytes, rows, rows - lake.arrow(TABLE).num_rows)
-
-
-def said(context: TestTargetContext) -> TableStorage | None:
-    """What the target has reported to the metrics of a run last."""
-    assert isinstance(context.metrics, CountingMetrics)
-    return context.metrics.storage.get(TABLE)
 
 
 def test_after_every_commit_the_run_knows_what_the_table_consists_of(lake: Lake) -> None:

@@ -11,10 +11,10 @@ import pytest
 from replicator_sdk.discovery.table_storage import TableStorage
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.snapshot import SnapshotChunk
-from replicator_sdk.testing.contexts import CountingMetrics, TestTargetContext
 from replicator_target_iceberg.consumer import IcebergConsumer
 from tests.plugins.targets.changes import KEYED, TABLE, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.iceberg.warehouse import Warehouse
+from tests.plugins.targets.stored import said
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,12 +35,6 @@ def assert_counted(lake: Warehouse, said: TableStorage | None) -> int:
     nbytes = sum(file["file_size_in_bytes"] for file in files)
     assert nbytes <= said.nbytes <= nbytes + sum(file["file_size_in_bytes"] for file in deletes)
     return gone
-
-
-def said(context: TestTargetContext) -> TableStorage | None:
-    """What the target has reported to the metrics of a run last."""
-    assert isinstance(context.metrics, CountingMetrics)
-    return context.metrics.storage.get(TABLE)
 
 
 @pytest.mark.parametrize("version", [2, 3])
