@@ -71,7 +71,7 @@ def test_three_runs_after_a_kill_at_each_step_are_read_as_the_source(pair: Pair,
             pair.change_rows(10)
         assert process.run(pair.replicator.document()) == ""
         assert_equal(pair)
-        for number, point in enumerate(some(POINTS, 4, name="merge on read")):
+        for number, point in enumerate(some(POINTS, 2, name="merge on read")):
             pair.change_rows(20)
             if "ddl" in point:
                 pair.database.run(f"ALTER TABLE customer ADD COLUMN city_{number} TEXT DEFAULT 'Rome'")
