@@ -15,9 +15,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from replicator_sdk.errors import ConfigError
-from replicator_sdk.outgoing.networks import Networks, check_addresses
+from replicator_sdk.outgoing.networks import METADATA_HOSTS, Networks, check_addresses
 
-_METADATA_NAMES = frozenset({"metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"})
 _METADATA = "metadata servers are not connected to"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s,'\"]*")
 _UNREAD = {ord(sign): None for sign in "\t\r\n"} | {ord("\\"): "/"}
@@ -56,7 +55,7 @@ def guard(networks: Networks, hosts: Iterable[str]) -> None:
 def refusal_of(networks: Networks, text: str) -> str:
     """Why a setting's value is refused; empty when it is not. Resolves no name."""
     hosts = list(hosts_of(text))
-    if any(_named(host) in _METADATA_NAMES for host in hosts):
+    if any(_named(host) in METADATA_HOSTS for host in hosts):
         return _METADATA
     for host in hosts:
         address = address_of(_named(host))

@@ -14,14 +14,13 @@ from replicator_runtime.config.sections.destinations import OF_A_HOST, scheme_of
 from replicator_runtime.networks_of_service import guard
 from replicator_runtime.notices.service_plugin import plugin_of
 from replicator_sdk.errors import ConfigError
-from replicator_sdk.outgoing.networks import Networks
+from replicator_sdk.outgoing.networks import METADATA_HOSTS, Networks
 
 if TYPE_CHECKING:
     from replicator_runtime.config.sections.destinations import Destination
     from replicator_runtime.notices.messages import Message
 
 NOT_SENT: Final = "RPL-1007"
-_METADATA: Final = frozenset({"metadata.google.internal", "metadata", "instance-data"})
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
 _STATUS: Final = re.compile(r"\berror=(\d{3})\b")
 
@@ -75,7 +74,7 @@ def _forbidden_host(url: str) -> str:
     if scheme_of(url) not in OF_A_HOST:
         return ""
     host = (urlsplit(url).hostname or "").lower()
-    if host.rstrip(".") in _METADATA:
+    if host.rstrip(".") in METADATA_HOSTS:
         return "its host is a metadata service, which may not be reached"
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)}

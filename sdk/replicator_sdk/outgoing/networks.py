@@ -19,6 +19,8 @@ from replicator_sdk.errors import ConfigError
 
 NETWORKS = "REPLICATOR_SERVICE_NETWORKS"
 """The environment variable in which a service says so: JSON, `{"allowed": [NETWORK…] or null, "loopback": BOOL}`."""
+METADATA_HOSTS = frozenset({"metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"})
+"""Names of the metadata servers of clouds, which answer with the credentials of the machine."""
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _METADATA = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16")))
 _NAT64, _COMPATIBLE = ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96")

@@ -55,7 +55,15 @@ def test_an_answer_does_not_lead_to_another_host_whatever_the_url_says() -> None
 
 
 @pytest.mark.parametrize(
-    "host", ["169.254.169.254", "metadata.google.internal", "[fd00:ec2::254]", "[::ffff:169.254.1.1]", "0.0.0.0"]
+    "host",
+    [
+        "169.254.169.254",
+        "metadata.google.internal",
+        "instance-data.ec2.internal.",
+        "[fd00:ec2::254]",
+        "[::ffff:169.254.1.1]",
+        "0.0.0.0",
+    ],
 )
 def test_a_metadata_service_is_not_reached(host: str) -> None:
     assert "may not be reached" in send(_one(f"json://{host}/latest"), MESSAGE)
