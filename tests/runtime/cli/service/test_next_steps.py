@@ -273,7 +273,7 @@ def test_the_demonstration_works_without_its_page(ran: Ran, tmp_path: Path, monk
     demo.mkdir()
     (demo / "pipeline.json").write_text(json.dumps(ran.config))
     with monkeypatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ['PYTHONPATH']}")
+        patch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
         with pytest.raises(RetryableError) as raised:
             show_page(demo / "pipeline.json", print, print)
     assert raised.value.code == "RPL-1593"

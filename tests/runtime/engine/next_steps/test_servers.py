@@ -186,13 +186,13 @@ def test_a_slot_whose_state_was_deleted_is_passed_over_by_a_reset(postgres: Serv
 
 
 def history(shop: ServerShop, value: bytes | None) -> None:
-    """The stored schema history is this, or is gone beside an offset of an earlier release, which does not say that there was one."""
+    """The stored schema history is this, or is gone, beside an offset of an earlier release, which does not say which history it is of."""
     with open_run(shop.pipeline()) as opened:
+        saved = opened.offsets.latest()
+        assert saved is not None
+        opened.offsets.save(replace(saved, values={}))
         if value is None:
             opened.store.delete(source_key(HISTORY_KEY))
-            saved = opened.offsets.latest()
-            assert saved is not None
-            opened.offsets.save(replace(saved, values={}))
         else:
             opened.store.put(source_key(HISTORY_KEY), value)
 
