@@ -23,6 +23,7 @@ from replicator_target_delta.location import is_on_azure, is_on_disk
 
 Stamp: TypeAlias = tuple[int, int]
 _LOG: Final = "_delta_log"
+_LAST_CHECKPOINT: Final = "_last_checkpoint"
 _WAIT_SECONDS: Final = 30.0
 _UNWRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST})
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
@@ -142,6 +143,21 @@ class Storage:
                 for folder in (log.parent, *log.parent.parents[:2]):
                     with contextlib.suppress(PermissionError):
                         _fsync(folder)
+
+    def delete_left_log(self) -> None:
+        """Delete what is left of a deleted table's log, before a table is created in its place; nothing where the log has a version.
+
+        A commit that meets the deletion writes its checksum after it, and into the folder again. It has columns and counts of
+        the former table: readers take them for those of the new table's version of that number.
+        """
+        filesystem, base = _filesystem(self.root)
+        found = filesystem.get_file_info(fs.FileSelector(f"{base}/{_LOG}", allow_not_found=True))
+        if any(file.base_name.endswith(".json") for file in found):
+            return
+        for file in found:
+            if file.base_name.endswith(".crc") or file.base_name == _LAST_CHECKPOINT:
+                with contextlib.suppress(FileNotFoundError):
+                    filesystem.delete_file(file.path)
 
     @contextlib.contextmanager
     def committing(self) -> Iterator[None]:

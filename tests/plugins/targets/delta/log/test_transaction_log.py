@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from replicator_sdk.datatype import STRING
 from replicator_sdk.errors import RetryableError
+from replicator_sdk.event import DDLOperation
+from replicator_sdk.schema import Column, TableSchema
 from replicator_target_delta.consumer import DeltaConsumer
 from replicator_target_delta.log import transaction_log
 from replicator_target_delta.log.transaction_log import TableLog
-from tests.plugins.targets.changes import TABLE, at, batch, insert, row
+from tests.plugins.targets.changes import KEYED, TABLE, at, batch, ddl, insert, row
 from tests.plugins.targets.delta.lake import Lake
 
 if TYPE_CHECKING:
@@ -176,6 +179,23 @@ def test_a_folder_that_was_replaced_by_another_table_of_the_same_version_is_noti
 def spark_jobs(spark: SparkSession) -> int:
     """How many jobs the session has begun."""
     return int(spark.sparkContext._jsc.sc().dagScheduler().nextJobId())
+
+
+def test_readers_of_a_new_table_see_nothing_of_the_log_of_one_that_was_deleted_while_it_was_written(lake: Lake) -> None:
+    """A commit beside the deletion writes its checksum, in which the columns are, into the folder after it."""
+    filled(lake).stop()
+    left = {file.name: file.read_bytes() for file in log_folder(lake).glob("*.crc")}
+    assert f"{1:020}.crc" in left
+    shutil.rmtree(lake.path(TABLE))
+    log_folder(lake).mkdir(parents=True)
+    for name, content in left.items():
+        (log_folder(lake) / name).write_bytes(content)
+    other = TableSchema(TABLE, (*KEYED.columns, Column("more", STRING)), ("id",))
+    consumer = lake.consumer(epoch=2)
+    consumer.apply_ddl(ddl(5, DDLOperation.CREATE_TABLE, other))
+    assert lake.arrow(TABLE).column_names[:4] == list(other.names)
+    consumer.apply_batch(batch(6, [insert({**row(6), "more": "m"}, other)], epoch=2))
+    assert lake.read_table(other) == [{**row(6), "more": "m"}]
 
 
 @pytest.fixture
