@@ -129,8 +129,8 @@ def plan_rewind(lifecycle: TableLifecycle, consumer: RewindableConsumer, choice:
         name = _earlier(lifecycle, consumer, choice, refused.until)
         stays = "copy the table again, then it stays as it is: `replicator table resync NAME TABLE`"
         raise NeedsUserError(
-            f"the table has no version that is whole at {choice.offset}: it was ahead of the saved offset then, and a commit holds"
-            " changes of before and after it",
+            f"the table has no version that is whole at {choice.offset}: a commit holds changes of before and after it, since the"
+            " table was ahead of the saved offset then, or got its lane later",
             code="RPL-1276",
             table=str(refused.table),
             hint=f"give `--offset {name}`, an earlier one to which all tables can go back; or {stays}"
@@ -219,8 +219,9 @@ def _is_whole(run: Run, record: TableRecord, found: EarlierVersion, choice: Choi
     """Whether the version has every change up to the offset, since only what follows the offset is read again.
 
     A table may have been ahead of the saved offset, for example while another was copied: then one commit may hold changes
-    before the offset and after it, and the version before that commit lacks some. A batch says its first sequence number, which
-    is compared within one run only; later runs than the offset's began there or after it.
+    before the offset and after it, and the version before that commit lacks some. So may one that a later run made of a
+    lane: the offset had passed what was in it. A batch says its first sequence number, which is above the offset's where the
+    offset's run, or a later one, read all of it after the offset. Earlier runs may have given other numbers.
     """
     progress = found.progress
     assert progress is not None
@@ -236,6 +237,4 @@ def _begins_after(run: Run, found: EarlierVersion, choice: Choice) -> bool:
     generation, epoch, first, _ = map(int, identity.groups())
     if generation != run.generation:
         return False
-    if epoch == choice.epoch:
-        return first > choice.saved.sequence_number
-    return epoch > choice.epoch
+    return epoch >= choice.epoch and first > choice.saved.sequence_number

@@ -181,7 +181,8 @@ def test_an_offset_is_found_by_what_the_list_prints_and_by_time(shop: Shop) -> N
         ("1-5-101-120", True),
         ("1-5-100-120", False),
         ("1-5-90-120", False),
-        ("1-6-90-120", True),  # a later run began at the offset or after it, whatever its numbers are
+        ("1-6-101-120", True),
+        ("1-6-90-120", False),  # a later run gave the target a lane, with what the offset had passed
         ("1-4-101-120", False),  # the numbers of two runs are not compared
         ("2-6-101-120", False),
     ],

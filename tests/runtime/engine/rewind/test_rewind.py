@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,33 @@ def test_a_rewind_that_ends_at_any_step_is_finished(lake_shop: LakeShop) -> None
         lake_shop.assert_equal()
         later(lake_shop, 50 + 2 * number)
         lake_shop.assert_equal()
+    lake_shop.assert_three_runs()
+
+
+def test_changes_of_a_lane_that_its_table_got_after_the_offset_are_not_lost(lake_shop: LakeShop) -> None:
+    """The offset had passed them, and a later run gave them to the target in one commit with what followed the offset."""
+    lake_shop.run()
+    lake_shop.change(1)
+    lake_shop.run()
+    then = lake_shop.copies()
+    lake_shop.directory().requests().submit("table.pause", {"tables": ["customer"]})
+    lake_shop.change(2)
+    lake_shop.run()
+    inside = lake_shop.saved()
+    lake_shop.change(3)
+    lake_shop.run()
+    lake_shop.directory().requests().submit("table.resume", {"tables": ["customer"]})
+    lake_shop.run()
+    lake_shop.assert_equal()
+    with pytest.raises(NeedsUserError, match="RPL-1276") as refused:
+        lake_shop.rewind(inside)
+    lake_shop.assert_equal()
+    named = re.search(r"--offset (offset\.\d+)", refused.value.hint)
+    assert named is not None
+    assert lake_shop.rewind(named[1])["customer"].back is not None
+    assert lake_shop.copies() == then
+    lake_shop.run()
+    lake_shop.assert_equal()
     lake_shop.assert_three_runs()
 
 
