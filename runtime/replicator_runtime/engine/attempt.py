@@ -103,6 +103,8 @@ class Attempt:
             self._lifecycle.begin_attempt(records)
             if not self._snapshots.running:  # else a copy may begin another plan meanwhile
                 self._run.letters.forget_others({r.copy_id for r in self._lifecycle.records.values()})
+            renamed = (r for r in self._lifecycle.records.values() if r.copy_id and r.named_since is not None)
+            self._run.letters.name_copies({record.copy_id: record.table for record in renamed})
             consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
             self._exit.callback(consumer.stop)
             self._lifecycle.takes_lanes = isinstance(consumer, BatchConsumer)

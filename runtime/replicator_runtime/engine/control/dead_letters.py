@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.control.table_commands import resync
 from replicator_runtime.engine.control.table_names import find_table, quoted_name
-from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.errors import NeedsUserError, SnapshotNeededError
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.control.table_commands import Work
@@ -28,9 +28,9 @@ def replay(lifecycle: TableLifecycle, request: Request) -> Work:
     named = request.arguments.get("tables") or ()
     records = lifecycle.records
     tables = list(dict.fromkeys(find_table(str(name), records) for name in named)) if named else sorted(records)
-    rows = {table: lifecycle.run.letters.open_rows(records[table].copy_id) for table in tables}
+    rows = {table: _open_rows(lifecycle, records[table].copy_id) for table in tables}
     # One that this very request has marked before a crash has its letters no more once it is copied.
-    chosen = [t for t in tables if rows[t] or records[t].resync == request.request_id]
+    chosen = [t for t in tables if rows[t] != 0 or records[t].resync == request.request_id]
     lacking = [table for table in tables if table not in chosen]
     if not chosen or (named and lacking):
         raise NeedsUserError(
@@ -40,5 +40,17 @@ def replay(lifecycle: TableLifecycle, request: Request) -> Work:
         )
     arguments = {"tables": [quoted_name(table) for table in chosen], "inPlace": True}
     work = resync(lifecycle, replace(request, arguments=arguments))
-    lines = tuple(f"{line}, with {rows[table]} rows put aside" for table, line in zip(chosen, work.lines, strict=True))
+    lines = tuple(f"{line}, with {_said(rows[table])}" for table, line in zip(chosen, work.lines, strict=True))
     return replace(work, lines=lines)
+
+
+def _open_rows(lifecycle: TableLifecycle, copy_id: str) -> int | None:
+    """How many rows are put aside; None where the file that says so is damaged."""
+    try:
+        return lifecycle.run.letters.open_rows(copy_id)
+    except SnapshotNeededError:
+        return None
+
+
+def _said(rows: int | None) -> str:
+    return "a damaged file of rows put aside" if rows is None else f"{rows} rows put aside"

@@ -28,7 +28,7 @@ from replicator_runtime.engine.letters.letter_file import (
 )
 from replicator_runtime.engine.letters.separation import refusal_error, separate
 from replicator_sdk import ChangeBatch, DeferredConsumer, Position, Refusal, TableChanges
-from replicator_sdk.errors import DataError
+from replicator_sdk.errors import DataError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -205,6 +205,20 @@ class DeadLetters:
         """How many rows are put aside of the table with this copy, as its newest file says."""
         version = newest(self._known(copy_id))
         return 0 if version is None else len(version.letters)
+
+    def name_copies(self, tables: Mapping[str, TableId]) -> None:
+        """Have the files of these copies say what their tables are called now, by which operators name them; durable on return.
+
+        A damaged file is left to who needs its letters.
+        """
+        for copy_id, table in tables.items():
+            try:
+                versions = self._known(copy_id)
+            except SnapshotNeededError:
+                continue
+            last = newest(versions)
+            if last is not None and last.letters and last.table != table:
+                self._write(copy_id, versions, last.position, (table, last.key_columns), last.letters)
 
     def forget_others(self, copy_ids: set[str]) -> None:
         """Delete the files of all copies but these, which no table has any more."""

@@ -144,22 +144,28 @@ def newest_files(folder: LaneFolder) -> list[tuple[LetterHead, Letters]]:
 def row_counts(folder: LaneFolder) -> dict[TableId, int]:
     """How many letters the files of `newest_files` have, by table, as their heads say: what it costs does not grow with the letters.
 
+    A damaged file counts nothing.
+
     Raises:
-        ReplicatorError: As `newest_files`.
+        ReplicatorError: As the state's store fails; RPL-7161 as `version_of`.
     """
     counts: dict[TableId, int] = {}
     for name in _newest_names(folder):
         try:
-            head = _head_of(folder.read_start(name, _HEAD_BYTES))
-            if head is None or "rows" not in head:  # of an earlier release
-                found, letters = _parsed(name, folder.read(name))
-                counts[found.table] = len(letters)
-                continue
-        except FileNotFoundError:  # a run has deleted it since it was listed
+            table, rows = _count(folder, name)
+        except (FileNotFoundError, SnapshotNeededError):  # a run has deleted it since it was listed, or it is damaged
             continue
-        check_form(f"the file of dead letters {name}", head["version"], _FORM, head["release"])
-        counts[TableId.from_json(head["table"])] = int(head["rows"])
+        counts[table] = rows
     return counts
+
+
+def _count(folder: LaneFolder, name: str) -> tuple[TableId, int]:
+    head = _head_of(folder.read_start(name, _HEAD_BYTES))
+    if head is None or "rows" not in head:  # of an earlier release
+        found, letters = _parsed(name, folder.read(name))
+        return found.table, len(letters)
+    check_form(f"the file of dead letters {name}", head["version"], _FORM, head["release"])
+    return TableId.from_json(head["table"]), int(head["rows"])
 
 
 def _newest_names(folder: LaneFolder) -> list[str]:
@@ -230,7 +236,7 @@ def damaged(name: str) -> SnapshotNeededError:
     return SnapshotNeededError(
         f"the file of dead letters {name} is damaged or gone",
         code="RPL-4140",
-        hint="nothing to do: the table is copied again",
+        hint="nothing to do: the run copies the table again when it changes next; at once: `replicator dead-letters replay NAME TABLE`",
     )
 
 
