@@ -124,9 +124,7 @@ class Deciding(ABC):
         Returns:
             Whether the table is to be resumed: it is paused, and only waited for this.
         """
-        # The lane of a paused table has changes of before the oldest offset.
-        oldest = self.run.oldest_offset() if record.pause is None else None
-        kept = [d for d in record.decisions if oldest is None or not d.position.offset < oldest]
+        kept = self._read_again(record)
         columns = () if approved else tuple(column.name for column in change.columns)
         record.decisions = [*kept, Decision(change.change_id, change.position, approved, request_id, columns)]
         if not approved:
@@ -136,6 +134,18 @@ class Deciding(ABC):
             record.keeps_rows |= change.operation is DDLOperation.TRUNCATE_TABLE
         only_waited = record.pause is not None and not record.undecided and not record.pause.request
         return only_waited and change.operation is not DDLOperation.DROP_TABLE
+
+    def _read_again(self, record: TableRecord) -> list[Decision]:
+        """The decisions on changes that may be read again: after the oldest offset that is kept, or in the table's lane, which may be older."""
+        oldest, pause = self.run.oldest_offset(), record.pause
+        if oldest is None or (pause is not None and pause.base is None):
+            return list(record.decisions)
+        return [
+            decision
+            for decision in record.decisions
+            if not decision.position.offset < oldest
+            or (pause is not None and pause.base is not None and not decision.position <= pause.base)
+        ]
 
     def show_pause(self, record: TableRecord) -> None:
         """Show since when it is paused, if it is, and what it waits for a decision of."""

@@ -14,6 +14,7 @@ from replicator_runtime.engine.control.control import carry_out_alone
 from replicator_runtime.engine.lanes import lane as lane_module
 from replicator_runtime.engine.lifecycle import deciding
 from replicator_runtime.engine.run_state import run as run_module
+from replicator_runtime.engine.run_state.open_run import open_run
 from replicator_runtime.engine.stream import schema_changes
 from replicator_runtime.engine.structure import decided_drops
 from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError, SchemaDriftError
@@ -409,3 +410,23 @@ def test_decisions_of_a_paused_table_hold_until_it_is_resumed_however_old_they_a
     policies(shop)
     three_runs(shop)
     assert files(shop) == []
+
+
+def test_decisions_that_nothing_reads_again_are_forgotten(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that is truncated each night would have one more of them each day, for ever."""
+    started(shop, truncate="ask")
+    monkeypatch.setattr(run_module.Run, "oldest_offset", lambda run: run.saved_offset)
+    kept = []
+    for number in range(4):
+        shop.sql("DELETE FROM notes", f"INSERT INTO notes VALUES ('{number}')")
+        shop.run()
+        decide(shop, "approve")
+        shop.run()
+        shop.assert_equal()
+        with open_run(build_pipeline(shop.document, host=Host())) as opened:  # type: ignore[arg-type]
+            opened.table_store.load()
+            [notes] = [record for record in opened.table_store.records.values() if record.table.table == "notes"]
+            kept.append(len(notes.decisions))
+    assert max(kept) <= 2
+    policies(shop)
+    three_runs(shop)
