@@ -13,7 +13,7 @@ import structlog
 
 from replicator_runtime.engine.run_state.open_run import directory_of
 from replicator_runtime.engine.run_state.unknown_errors import summary, unexpected
-from replicator_runtime.engine.schedule.schedule import stored_schedule
+from replicator_runtime.engine.schedule.schedule import keep_former_schedule, stored_schedule
 from replicator_runtime.engine.schedule.verified_tables import VerifiedTable, VerifiedTables
 from replicator_runtime.engine.snapshot.throttle import Throttle
 from replicator_runtime.engine.tables.table_state import TableState
@@ -75,6 +75,7 @@ class _Work:
         self._reading = Reading(run.pipeline, directory_of(run.pipeline), self.stop, run.spark)
         self._spark: Any = None
         self._known: Schedule | None = None
+        self._has_former = False
         self._not_before = 0.0
 
     def cancel(self) -> None:
@@ -102,6 +103,9 @@ class _Work:
 
     def _follow(self) -> None:
         """Compare all tables that are due, those first that have waited longest."""
+        if not self._has_former:
+            keep_former_schedule(self._run)
+            self._has_former = True
         schedule = stored_schedule(self._run.store)
         if schedule is None or self._run.progress.phase != "streaming":
             return

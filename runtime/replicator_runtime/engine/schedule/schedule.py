@@ -59,6 +59,24 @@ def stored_schedule(store: StateStore) -> Schedule | None:
     return Schedule(found["everySeconds"], found["rowsPerSecond"], tables, found["by"], found["since"])
 
 
+def keep_former_schedule(run: Run) -> None:
+    """Let the schedule of the generation before hold in this one, which begins with none; durable when this returns.
+
+    Nothing happens where this generation was given one, or an operator has ended it.
+
+    Raises:
+        FencedError: When a newer run took over.
+        ReplicatorError: As the state's store fails.
+    """
+    if run.store.get(SCHEDULE) is not None:
+        return
+    for former in run.former()[0]:
+        content = former.states().scoped("runtime").get(SCHEDULE)
+        if content is not None:
+            run.store.put(SCHEDULE, content)
+            return
+
+
 def verify_every(lifecycle: TableLifecycle, request: Request) -> Work:
     """`verify.every`: stores how often tables are compared beside runs; an interval of 0 ends it.
 
