@@ -100,7 +100,7 @@ def stop_session(session: SparkSession) -> None:
         if session not in _started:
             return
         _started.discard(session)
-        may_kill = _java_lives() and _needs_no_goodbye(session)
+        may_kill = _own_java() is not None and _java_lives() and _needs_no_goodbye(session)
         if _java_lives() and not may_kill:
             with contextlib.suppress(Exception):  # it may die meanwhile; what counts is that it is gone afterwards
                 session.stop()
@@ -348,10 +348,16 @@ def _fitting(session: SparkSession, settings: Mapping[str, str]) -> SparkSession
 
 def _java_lives() -> bool:
     """Whether the virtual machine runs; taken for granted where this process has not started it."""
+    process = _own_java()
+    return process is None or process.poll() is None
+
+
+def _own_java() -> subprocess.Popen[bytes] | None:
+    """The process of the virtual machine, where this process has started it; None under `spark-submit`, whose context is to be ended."""
     from pyspark import SparkContext
 
-    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
-    return process is None or process.poll() is None
+    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
+    return process
 
 
 def _forget_context() -> None:
@@ -364,12 +370,17 @@ def _forget_context() -> None:
     if context is not None:
         server = getattr(context, "_accumulatorServer", None)
         if server is not None:  # its loop looks twice a second whether it is to end
+            server.handle_error = _end_of_connection
             threading.Thread(target=_end_server, args=(server,), name="accumulators", daemon=True).start()
         context._accumulatorServer = context._jsc = None  # noqa: SLF001
     SparkContext._active_spark_context = None  # noqa: SLF001
     SparkSession._instantiatedSession = None  # noqa: SLF001
     SparkSession._activeSession = None  # noqa: SLF001
     SQLContext._instantiatedContext = None  # noqa: SLF001
+
+
+def _end_of_connection(request: Any, address: Any) -> None:
+    """Say nothing where the virtual machine has gone; by default there is a traceback on the terminal."""
 
 
 def _end_server(server: Any) -> None:
@@ -397,7 +408,7 @@ def _end_java(*, at_once: bool = False) -> None:
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway  # noqa: SLF001
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    process = _own_java()
     if process is not None:
         if at_once:
             process.kill()

@@ -19,6 +19,7 @@ from replicator_runtime.spark.pools import pool_settings
 from replicator_runtime.spark.session import session_settings
 from replicator_sdk.errors import ConfigError, NeedsUserError
 from tests.services.artifacts import DELTA, delta_jars
+from tests.services.spark import kept_java
 from tests.services.spark.session import DELTA as DELTA_SETTINGS
 from tests.services.spark.session import JAVA_OPTIONS
 
@@ -256,6 +257,30 @@ def test_the_life_of_a_session_in_a_process(tmp_path: Path) -> None:
     assert not [
         line for line in done.stderr.splitlines() if "incubator" in line or "log4j" in line or "log level" in line
     ]
-    assert not [name for name in ("NativeCodeLoader", "Truncated the string") if name in done.stderr]
+    assert not [name for name in ("NativeCodeLoader", "Truncated the string", "EOFError") if name in done.stderr]
     left = {path.name for path in tmp_path.iterdir()} - {"table", events.name}
     assert not {name for name in left if "warehouse" in name or "metastore" in name or "derby" in name}, left
+
+
+SUBMITTED = """
+from replicator_runtime.spark.session import build_session, stop_session
+for _ in range(2):
+    session = build_session("t")
+    print(session.range(3).count())
+    stop_session(session)
+"""
+
+
+def test_under_spark_submit_one_session_follows_another() -> None:
+    """As those of a comparison and of the repair after it do: the virtual machine stays, its context is ended."""
+    java = kept_java.take()
+    done = subprocess.run(
+        [sys.executable, "-c", SUBMITTED],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, **java.variables()},
+    )
+    java.give_back(done.returncode)
+    assert done.stdout.split() == ["3", "3"], done.stderr[-3000:]
