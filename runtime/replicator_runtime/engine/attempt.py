@@ -101,10 +101,8 @@ class Attempt:
             if self._snapshots.begin_attempt() and len(records) < self._selected():
                 raise Rejoin  # a table that is gone was copied until now: only another discovery finds that it is gone
             self._lifecycle.begin_attempt(records)
-            if not self._snapshots.running:  # else a copy may begin another plan meanwhile
-                self._run.letters.forget_others({r.copy_id for r in self._lifecycle.records.values()})
-            renamed = (r for r in self._lifecycle.records.values() if r.copy_id and r.named_since is not None)
-            self._run.letters.name_copies({record.copy_id: record.table for record in renamed})
+            if not self._snapshots.running:  # else a copy may begin another plan, or put rows aside, meanwhile
+                self._tidy_letters()
             consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
             self._exit.callback(consumer.stop)
             self._lifecycle.takes_lanes = isinstance(consumer, BatchConsumer)
@@ -124,6 +122,15 @@ class Attempt:
                 self._with_snapshots(records)
             else:
                 self._without_snapshots(records)
+
+    def _tidy_letters(self) -> None:
+        """Dead letters are those of the tables that there are, and under the names that these have."""
+        records = self._lifecycle.records.values()
+        self._run.letters.forget_others({record.copy_id for record in records})
+        renamed = {
+            record.copy_id: record.table for record in records if record.copy_id and record.named_since is not None
+        }
+        self._run.letters.name_copies(renamed)
 
     def _selected(self) -> int:
         return sum(record.selected for record in self._lifecycle.records.values())

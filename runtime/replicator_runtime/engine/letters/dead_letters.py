@@ -209,7 +209,7 @@ class DeadLetters:
     def name_copies(self, tables: Mapping[str, TableId]) -> None:
         """Have the files of these copies say what their tables are called now, by which operators name them; durable on return.
 
-        A damaged file is left to who needs its letters.
+        Called while none of them is being copied. A damaged file is left to who needs its letters.
         """
         for copy_id, table in tables.items():
             try:
