@@ -113,10 +113,10 @@ class Storage:
                 if found.type is fs.FileType.Directory:
                     folders.append(found.path)
                 elif found.base_name.endswith((".parquet", ".bin")):
-                    yield StoredFile(found.path, found.base_name, int(found.size), (found.mtime_ns or 0) / 1e9)
+                    yield _stored(found)
 
     def delete(self, file: StoredFile) -> None:
-        """Delete a file of `data_files`; one that is gone is no error."""
+        """Delete a file that was listed here; one that is gone is no error."""
         with contextlib.suppress(FileNotFoundError):
             _filesystem(self.root)[0].delete_file(file.path)
 
@@ -156,8 +156,7 @@ class Storage:
             return
         for file in found:
             if file.base_name.endswith(".crc") or file.base_name == _LAST_CHECKPOINT:
-                with contextlib.suppress(FileNotFoundError):
-                    filesystem.delete_file(file.path)
+                self.delete(_stored(file))
 
     @contextlib.contextmanager
     def committing(self) -> Iterator[None]:
@@ -191,6 +190,10 @@ class Storage:
                     hint="retried by itself; end the other replicator that writes there",
                 )
             time.sleep(0.01)
+
+
+def _stored(found: fs.FileInfo) -> StoredFile:
+    return StoredFile(found.path, found.base_name, int(found.size or 0), (found.mtime_ns or 0) / 1e9)
 
 
 def _locked(handle: int) -> bool:

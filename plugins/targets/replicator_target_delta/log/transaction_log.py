@@ -390,6 +390,8 @@ class Transaction:
             domain = {"domain": UNMATCHED_DOMAIN, "configuration": kept, "removed": not kept}
             actions.append({"domainMetadata": domain})
         sequence = int(stored.get("progress", {}).get("sequence", 0))
+        if self.state.version < 0:
+            self._log.storage.delete_left_log()
         with self._log.calls():
             if metadata is not None:
                 parsed = self._log.to_scala([{"metaData": metadata}]).head()
@@ -403,10 +405,8 @@ class Transaction:
         operation = self._log.operation(writer, sequence, note)
         if self._log.conditional is None:
             with self._log.storage.committing():
-                self._begin_log()
                 return int(self._handle.commit(self._log.to_scala(actions), operation))
         check_timestamps(self._log.path, self.state.metadata)
-        self._begin_log()
         version = self.state.version + 1
         prepared = self._handle.prepareCommit(self._log.to_scala(actions), operation)
         parameters = {"outputMode": "Update", "queryId": writer, "epochId": str(sequence)}
@@ -420,10 +420,6 @@ class Transaction:
         commit = self._log.conditional.write(version, texts, description)
         self._log.take_in(version, self._handle, prepared, commit)
         return version
-
-    def _begin_log(self) -> None:
-        if self.state.version < 0:
-            self._log.storage.delete_left_log()
 
     def _remember(
         self,

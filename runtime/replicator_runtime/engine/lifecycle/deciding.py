@@ -138,13 +138,13 @@ class Deciding(ABC):
     def _read_again(self, record: TableRecord) -> list[Decision]:
         """The decisions on changes that may be read again: after the oldest offset that is kept, or in the table's lane, which may be older."""
         oldest, pause = self.run.oldest_offset(), record.pause
-        if oldest is None or (pause is not None and pause.base is None):
+        base = None if pause is None else pause.base
+        if oldest is None or (pause is not None and base is None):
             return list(record.decisions)
         return [
             decision
             for decision in record.decisions
-            if not decision.position.offset < oldest
-            or (pause is not None and pause.base is not None and not decision.position <= pause.base)
+            if not decision.position.offset < oldest or (base is not None and not decision.position <= base)
         ]
 
     def show_pause(self, record: TableRecord) -> None:
