@@ -116,6 +116,7 @@ class StateStore:
         """
         groups = [[self._name(key) for key in keys] for keys in together]
         groups += [[name] for name in numbers if not any(name in group for group in groups)]
+        self._values.adopt([name for group in groups for name in group if any(numbers.get(one) for one in group)])
         for group in groups:
             expected = max(numbers.get(name, 0) for name in group)
             found = [self._values.load(name) for name in group] if expected else []

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from tests.endurance.measured_targets import MeasuredTarget
-from tests.endurance.measures import CYCLE, DELETED_SECONDS, OFFSETS_SECONDS, Sample, cpu_seconds, sample
+from tests.endurance.measures import CYCLE, DELETED_SECONDS, OFFSETS_SECONDS, Sample, cpu_seconds, probe, sample
 from tests.services.spark.session import SMALL
 from tests.soak.history import History
 from tests.soak.runs import Runs
@@ -39,6 +39,7 @@ _TEN = (
 """How the rounds of each ten end."""
 assert len(_TEN) == CYCLE
 _BATCH_SECONDS = 0.05
+_PROBE_SECONDS = 1.0
 # What is kept for some days is kept for some minutes, so that as much goes as comes long before the end.
 _SHORT_RETENTION = {"offsets": {"keepDays": OFFSETS_SECONDS / 86400}}
 _FEW_MINUTES = {
@@ -112,10 +113,10 @@ class Endurance:
         runs.works()
         process = psutil.Process(runs.process_id) if runs.process_id else None
         worked, cpu = time.monotonic(), cpu_seconds(process)
-        self._load(history, chance, worked + (1.0 if kind == "stopped twice" else seconds))
+        probes = self._load(history, chance, worked + (1.0 if kind == "stopped twice" else seconds))
         elapsed, committed = time.monotonic() - worked, self.target.new_commits()
         cpu = max(0.0, cpu_seconds(process) - cpu)
-        taken = sample(process, elapsed, cpu, committed, self.target.files(), self._state)
+        taken = sample(process, elapsed, cpu, committed, self.target.files(), self._state, probes)
         if kind == "killed":
             runs.kill()
         else:
@@ -128,15 +129,20 @@ class Endurance:
         self.commits += committed
         self.report(f"{kind}, {time.monotonic() - began:.0f} s, {self.commits} commits: {taken}")
 
-    def _load(self, history: History, chance: random.Random, until: float) -> None:
-        """Changes, as fast as the source takes them, with some changes of structure."""
+    def _load(self, history: History, chance: random.Random, until: float) -> list[float]:
+        """Changes, as fast as the source takes them, with some changes of structure; returns what `probe` says each second."""
+        probes, probe_at = [probe()], time.monotonic() + _PROBE_SECONDS
         for transaction in history.transactions("structure first"):
             self.source.execute(transaction)
         while time.monotonic() < until:
             for transaction in history.transactions("rows"):
                 self.source.execute(transaction)
+            if time.monotonic() >= probe_at:
+                probes.append(probe())
+                probe_at = time.monotonic() + _PROBE_SECONDS
             time.sleep(0.01)
         self.source.idle(chance)
+        return probes
 
     def _compare(self, runs: Runs, history: History) -> None:
         self.source.settle()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+_PROBED = 50_000
 ALLOWED = 0.2
 """By how much a measure of the last tenth may be above the first tenth's."""
 WARM_UP = 0.2
@@ -37,6 +39,7 @@ class Sample:
         commits: Of all tables together.
         seconds: How long the round took.
         cpu_seconds: Processor time of the replicator and its Java, maintenance included.
+        probe_ms: Processor time of `probe` meanwhile; the median.
     """
 
     python_mb: float
@@ -48,21 +51,40 @@ class Sample:
     commits: int
     seconds: float
     cpu_seconds: float
+    probe_ms: float
 
 
 _SIZES = ("python_mb", "java_mb", "open_files", "files", "state_files", "state_kb")
-NOT_HELD = frozenset({"commit_ms", "files"})
+NOT_HELD = frozenset({"commit_ms", "commit_cpu_ms", "files"})
 """Reported, but not held: they depend on what else the machine does, and on how fast commits come."""
 
 
+def probe() -> float:
+    """The processor time in milliseconds that a fixed piece of work takes now.
+
+    Of a machine that is shared, the same work has taken 0.6 s of processor time and, an hour later, 1.5 s.
+    """
+    began = time.thread_time()
+    sum(number * number for number in range(_PROBED))
+    return 1000 * (time.thread_time() - began)
+
+
 def sample(
-    process: psutil.Process | None, seconds: float, cpu_seconds: float, commits: int, files: int, state: Path
+    process: psutil.Process | None,
+    seconds: float,
+    cpu_seconds: float,
+    commits: int,
+    files: int,
+    state: Path,
+    probes: Sequence[float],
 ) -> Sample:
     """Measure now; a process that was killed has no memory, and nothing open."""
     python, java, opened = _held(process)
     files_of_state = (p for p in state.rglob("*") if p.is_file() and "logs" not in p.relative_to(state).parts)
     kept = [path.stat().st_size for path in files_of_state]
-    return Sample(python, java, opened, files, len(kept), sum(kept) / 1000, commits, seconds, cpu_seconds)
+    return Sample(
+        python, java, opened, files, len(kept), sum(kept) / 1000, commits, seconds, cpu_seconds, _median(probes)
+    )
 
 
 def cpu_seconds(process: psutil.Process | None) -> float:
@@ -112,6 +134,7 @@ BASES: Mapping[str, Basis] = {
     "state_kb": _STATE,
     "commit_ms": _WORK,
     "commit_cpu_ms": _WORK,
+    "commit_probes": _WORK,
 }
 """By measure; the others need a tenth of one whole cycle only, as these do."""
 
@@ -154,7 +177,8 @@ def tenths(samples: Sequence[Sample]) -> Mapping[str, Tenths]:
     """By measure, after the warm-up.
 
     Sizes are medians; rounds that were killed have no memory and do not count for it. `commit_ms` and `commit_cpu_ms` are all
-    time and all processor time of a tenth divided by its commits, since maintenance comes in some rounds only. `files_kept` are
+    time and all processor time of a tenth divided by its commits, since maintenance comes in some rounds only; `commit_probes` is the
+    processor time in units of `probe`. `files_kept` are
     the files for each commit a second: they are kept for a time, so there are as many more as commits come faster.
     """
     warm_up, size = _parts(samples)
@@ -177,6 +201,7 @@ def _measures(samples: Sequence[Sample]) -> Mapping[str, float]:
         "files_kept": sizes["files"] * seconds / commits,
         "commit_ms": 1000 * seconds / commits,
         "commit_cpu_ms": 1000 * sum(one.cpu_seconds for one in samples) / commits,
+        "commit_probes": 1000 * sum(one.cpu_seconds / one.probe_ms for one in samples if one.probe_ms) / commits,
     }
 
 

@@ -92,24 +92,34 @@ def _document(endurance: Endurance, measured: Mapping[str, Tenths]) -> dict[str,
 
 
 def test_a_measure_that_grows_by_more_than_a_fifth_is_not_flat() -> None:
-    samples = [Sample(0.0 if n % 5 == 0 else 100 + n, 1000, 300, 50, 10, 5, 100, 2, 2 + n / 10) for n in range(40)]
+    samples = [Sample(0.0 if n % 5 == 0 else 100 + n, 1000, 300, 50, 10, 5, 100, 2, 2 + n / 10, 5) for n in range(40)]
     measured = tenths(samples)
     assert measured["python_mb"] == Tenths(108.5, 138)
     assert measured["commit_cpu_ms"].last == pytest.approx(2 * measured["commit_cpu_ms"].first)
-    assert {name for name, value in measured.items() if not value.is_flat} == {"python_mb", "commit_cpu_ms"}
+    assert {name for name, value in measured.items() if not value.is_flat} == {
+        "python_mb",
+        "commit_cpu_ms",
+        "commit_probes",
+    }
+
+
+def test_processor_time_is_held_by_what_the_same_work_takes_then() -> None:
+    slower = [Sample(100, 1000, 300, 50, 10, 5, 100, 2, 2 + n / 10, 5 * (2 + n / 10)) for n in range(40)]
+    assert not tenths(slower)["commit_cpu_ms"].is_flat
+    assert tenths(slower)["commit_probes"] == Tenths(pytest.approx(2), pytest.approx(2))
 
 
 def test_files_are_held_for_the_rate_of_the_commits_that_left_them() -> None:
-    faster = [Sample(100, 1000, 300, 50 * (1 + n // 20), 10, 5, 100 * (1 + n // 20), 2, 2) for n in range(40)]
+    faster = [Sample(100, 1000, 300, 50 * (1 + n // 20), 10, 5, 100 * (1 + n // 20), 2, 2, 5) for n in range(40)]
     assert not tenths(faster)["files"].is_flat
     assert tenths(faster)["files_kept"].is_flat
-    more = [Sample(100, 1000, 300, 50 * (1 + n // 20), 10, 5, 100, 2, 2) for n in range(40)]
+    more = [Sample(100, 1000, 300, 50 * (1 + n // 20), 10, 5, 100, 2, 2, 5) for n in range(40)]
     assert not tenths(more)["files_kept"].is_flat
 
 
 def test_a_run_that_is_too_short_to_judge_says_of_which_measures_and_why() -> None:
     """Four rounds after a kill have other memory than four before one, and a minute without a clean-up has more files than one with it."""
-    one = Sample(100, 1000, 300, 50, 10, 5, 100, 18, 2)
+    one = Sample(100, 1000, 300, 50, 10, 5, 100, 18, 2, 5)
     assert too_short([one] * 180) == {}
     few = too_short([one] * 60)
     assert few.keys() == tenths([one] * 60).keys()
@@ -119,5 +129,13 @@ def test_a_run_that_is_too_short_to_judge_says_of_which_measures_and_why() -> No
         == "tenths of 4 rounds instead of 9, tenths of 72 s instead of 240, a warm-up of 216 s instead of 420"
     )
     quick = too_short([replace(one, seconds=3)] * 180)
-    assert quick.keys() == {"files", "files_kept", "state_files", "state_kb", "commit_ms", "commit_cpu_ms"}
+    assert quick.keys() == {
+        "files",
+        "files_kept",
+        "state_files",
+        "state_kb",
+        "commit_ms",
+        "commit_cpu_ms",
+        "commit_probes",
+    }
     assert quick["state_kb"] == "a warm-up of 108 s instead of 180"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from replicator_state import Lease, ReplicatorDirectory, StateStore
 from replicator_state.storage.folder import Folder
 from replicator_state.storage.local_folder import LocalFolder
 from replicator_state.storage.store_retry import StoreRetry
+from replicator_state.value_files import ValueFiles
 
 AT_ONCE = StoreRetry(0, "test")
 
@@ -177,6 +179,28 @@ def test_of_values_that_belong_together_the_newest_one_counts(directory: Replica
         directory.states(lease).check_numbers(numbers, together=[("whole", "changes")])
         with pytest.raises(HistoryLostError, match="RPL-7125"):
             directory.states(lease).check_numbers(numbers)
+
+
+def test_a_start_takes_over_numbered_values_several_at_once(
+    directory: ReplicatorDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with held(directory.acquire("a")) as lease:
+        store = directory.states(lease)
+        for number in range(4):
+            store.put(f"part-{number}", b"%d" % number, numbered=True)
+        numbers = store.numbers()
+    together, write = threading.Barrier(4, timeout=20), ValueFiles.write
+
+    def wait(files: ValueFiles, file: str, content: bytes, what: str) -> None:
+        if not file.endswith(".previous"):
+            together.wait()
+        write(files, file, content, what)
+
+    with held(directory.acquire("b")) as lease, monkeypatch.context() as patched:
+        store = directory.states(lease)
+        patched.setattr(ValueFiles, "write", wait)
+        store.check_numbers(numbers)
+        assert [store.get(f"part-{number}") for number in range(4)] == [b"0", b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("back", [0, 3600])
