@@ -30,6 +30,7 @@ TOTALS, TOTALS_CHANGES = "engine-totals", "engine-totals-changes"
 SCHEDULE, VERIFIED, GAPS = "engine-schedule", "engine-verified", "engine-gaps"
 NOTICES = "engine-notices"
 FRESHNESS, FRESHNESS_DAYS = "engine-freshness", "engine-freshness-days"
+WRITERS = "engine-writers"
 _FORMS: Final = {
     TABLES: 4,
     CHANGES: 4,
@@ -50,6 +51,7 @@ _FORMS: Final = {
     TOTALS_CHANGES: 1,
     FRESHNESS: 1,
     FRESHNESS_DAYS: 1,
+    WRITERS: 1,
 }
 _HEAD: Final = re.compile(rb'\{"version": (\d+)(?:, "release": "([^"]*)")?')
 

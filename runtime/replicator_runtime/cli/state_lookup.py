@@ -50,7 +50,7 @@ def find_state(name: str, namespace: str, base: str | None) -> StateLocation:
         raise NeedsUserError(
             f'no state of a replicator "{name}" in namespace "{namespace}" at {directory.home}',
             code=NEVER_RAN,
-            hint="start it with `replicator run`; a name alone is looked up at --base and in --namespace: give these, or the"
-            " pipeline's file; a relative path is looked up from the working directory",
+            hint="start it with `replicator run`; `replicator list` shows those that ran; a name alone is looked up at --base and in"
+            " --namespace: give these, or the pipeline's file; a relative path is looked up from the working directory",
         )
     return StateLocation(directory, config)

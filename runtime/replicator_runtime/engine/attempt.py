@@ -177,6 +177,7 @@ class Attempt:
         gone = gone_tables(self._lifecycle)
         with step("target.progress"):
             watermarks = find_watermarks(self._lifecycle, self._consumer, [*records, *gone])
+        self._run.known_runs.add()
         loads = isinstance(self._consumer, SnapshotLoader)
         snapshots = self._snapshots if loads else self._snapshots_by_row()
         open_lanes(self._lifecycle, self._consumer, self._lanes, watermarks)
@@ -239,6 +240,7 @@ class Attempt:
 
     def _without_snapshots(self, records: list[TableRecord]) -> None:
         working = self._working(records)
+        self._run.known_runs.add()
         end_idle_pauses(self._lifecycle, working)
         watermarks: dict[TableId, TableWatermark] = {}
         if not self._distributed(working, watermarks):

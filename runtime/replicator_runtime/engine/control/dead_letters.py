@@ -9,18 +9,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from replicator_runtime.engine.control.table_commands import resync
+from replicator_runtime.engine.control.table_commands import refuse_held, resync
 from replicator_runtime.engine.control.table_names import find_table, quoted_name
 from replicator_sdk.errors import NeedsUserError, SnapshotNeededError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from replicator_runtime.engine.control.table_commands import Work
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_runtime.engine.tables.table_store import TableRecord
+    from replicator_sdk import TableId
     from replicator_state import Request
 
 
 def replay(lifecycle: TableLifecycle, request: Request) -> Work:
-    """Copy tables again that have rows put aside: those named, or all of them.
+    """Copy tables again that have rows put aside: those named, or all of them but those that wait for an operator.
 
     Raises:
         NeedsUserError: RPL-1280 when no row is put aside; RPL-1220 for an unknown table; as `table_commands.resync`.
@@ -38,10 +42,25 @@ def replay(lifecycle: TableLifecycle, request: Request) -> Work:
             code="RPL-1280",
             hint="`replicator dead-letters list NAME` lists those that are; nothing was changed",
         )
+    held = {} if named else _held(chosen, records)
+    if len(held) < len(chosen):
+        chosen = [table for table in chosen if table not in held]
     arguments = {"tables": [quoted_name(table) for table in chosen], "inPlace": True}
     work = resync(lifecycle, replace(request, arguments=arguments))
     lines = tuple(f"{line}, with {_said(rows[table])}" for table, line in zip(chosen, work.lines, strict=True))
-    return replace(work, lines=lines)
+    left = (f"{table} is left out, with {_said(rows[table])}: {why}" for table, why in held.items())
+    return replace(work, lines=(*lines, *left))
+
+
+def _held(tables: list[TableId], records: Mapping[TableId, TableRecord]) -> dict[TableId, NeedsUserError]:
+    """Why tables cannot be copied again before an operator does something."""
+    found = {}
+    for table in tables:
+        try:
+            refuse_held(records[table])
+        except NeedsUserError as error:
+            found[table] = error
+    return found
 
 
 def _open_rows(lifecycle: TableLifecycle, copy_id: str) -> int | None:

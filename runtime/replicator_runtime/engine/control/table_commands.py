@@ -121,16 +121,9 @@ def resync(lifecycle: TableLifecycle, request: Request) -> Work:
             hint="give --in-place: until the copy has ended, readers of the target see a part of the table",
         )
     for record in records:
-        _refuse_waiting(record)
+        refuse_held(record)
         if beside:
             _refuse_kept(record, lifecycle.run.pipeline.target)
-        if record.pause is not None and not (record.pause.resuming or record.pause.failed):
-            raise NeedsUserError(
-                f"{record.table} is paused",
-                code="RPL-1293",
-                hint="resume it first: `replicator table resume NAME TABLE`; it can be copied again then",
-                table=str(record.table),
-            )
 
     def carry_out() -> None:
         """Note it; the next attempt copies."""
@@ -227,6 +220,22 @@ def _refuse_kept(record: TableRecord, target: DeltaTarget) -> None:
             " them beside the table",
             code="RPL-1305",
             hint="give --in-place: until the copy has ended, readers of the target see a part of the table",
+            table=str(record.table),
+        )
+
+
+def refuse_held(record: TableRecord) -> None:
+    """Refuse a table that waits for an operator, and cannot be copied again before.
+
+    Raises:
+        NeedsUserError: RPL-1293 for a paused one; RPL-1294 for one that waits for a decision.
+    """
+    _refuse_waiting(record)
+    if record.pause is not None and not (record.pause.resuming or record.pause.failed):
+        raise NeedsUserError(
+            f"{record.table} is paused",
+            code="RPL-1293",
+            hint="resume it first: `replicator table resume NAME TABLE`; it can be copied again then",
             table=str(record.table),
         )
 

@@ -201,6 +201,14 @@ class DeadLetters:
 
     # --- files
 
+    def may_have(self, copy_id: str) -> bool:
+        """Whether rows of the table with this copy are, or are to be, put aside.
+
+        Raises:
+            SnapshotNeededError: When a file of them is damaged.
+        """
+        return self._policy == "lane" or self.open_rows(copy_id) > 0
+
     def open_rows(self, copy_id: str) -> int:
         """How many rows are put aside of the table with this copy, as its newest file says."""
         version = newest(self._known(copy_id))

@@ -89,6 +89,7 @@ def run_maintenance(
     with open_run(pipeline, stop, progress) as run, keeping_lease(run):
         try:
             refuse_unfinished(run.store)
+            run.known_runs.add()  # commits of maintenance have the run's epoch
             return _Work(run, wanted).run()
         finally:
             run.spark.stop()

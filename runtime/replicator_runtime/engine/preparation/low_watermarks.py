@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_runtime.engine.lifecycle.restored_tables import is_older_copy, may_lack_letters
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
 from replicator_runtime.engine.run_state.error_policy import error_of_table
-from replicator_runtime.engine.tables.last_positions import OLDER_COPY
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import BatchConsumer, Position
 from replicator_sdk.errors import NeedsUserError
@@ -135,6 +135,9 @@ def reported_watermark(
         return None  # whether this run may write the table is checked when its copy begins
     progress = consumer.progress(record.table)
     lifecycle.run.totals.recover_copy(record.table, plan.snapshot_id, progress)
+    if progress is not None and may_lack_letters(lifecycle.run, record, progress):
+        lifecycle.copy_again(record)
+        return None
     if not plan.done:
         if progress is None or progress.snapshot_chunks is not None or progress.snapshot_id != plan.snapshot_id:
             return None
@@ -149,9 +152,8 @@ def reported_watermark(
             hint="put it back; or copy the table again: `replicator table resync NAME TABLE --in-place`",
             table=str(record.table),
         )
-    saved = lifecycle.run.saved_offset
-    if progress.replaced or lifecycle.positions.is_older_copy(record.table, record.copy_id, progress.position, saved):
-        _copy_again(lifecycle, record, progress.position)
+    if is_older_copy(lifecycle.run, lifecycle.positions, record, progress):
+        lifecycle.copy_again(record)
         return None
     return _joined(lifecycle, record, replace(copied_watermark(plan), position=progress.position))
 
@@ -161,17 +163,6 @@ def _forget_both(lifecycle: TableLifecycle, record: TableRecord) -> None:
     log.warning("table.gone", table=str(record.table), why="neither source nor target has it")
     lifecycle.start_over(record)
     lifecycle.save()
-
-
-def _copy_again(lifecycle: TableLifecycle, record: TableRecord, found: Position) -> None:
-    """Forget the snapshot of a table whose older copy is at the target; the changes it lacks are in no replay."""
-    log.warning(
-        "the target's table is an older copy (was a backup restored?): it is copied again",
-        table=str(record.table),
-        code=OLDER_COPY,
-        found=str(found),
-    )
-    lifecycle.copy_again(record)
 
 
 def _joined(lifecycle: TableLifecycle, record: TableRecord, watermark: TableWatermark) -> TableWatermark:

@@ -32,6 +32,8 @@ def finish_renames(lifecycle: TableLifecycle, consumer: EventConsumer) -> None:
     """
     steps = list(lifecycle.run.table_store.renames)
     events = [event_for_target(step.event, lifecycle.records.get(step.event.table)) for step in steps]
+    if steps:
+        lifecycle.run.known_runs.add()
     for step, event in zip(steps, events, strict=True):
         try:
             if step is steps[0]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
 
+from replicator_runtime.engine.lifecycle.restored_tables import is_older_copy, may_lack_letters
 from replicator_runtime.engine.repair.rows import read_rows
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
 from replicator_runtime.engine.tables.rewind_note import load_note
@@ -136,11 +137,12 @@ class TableRepair:
         progress = consumer.progress(record.table)
         if progress is None or progress.snapshot_chunks is not None:
             raise not_comparable(record.table, "is not at the target as this replicator left it")
-        saved = self._run.saved_offset
-        if progress.replaced or lifecycle.positions.is_older_copy(
-            record.table, record.copy_id, progress.position, saved
-        ):
+        if is_older_copy(self._run, lifecycle.positions, record, progress):
             raise not_comparable(record.table, "is an older copy at the target, and is copied again")
+        if may_lack_letters(self._run, record, progress):
+            lifecycle.copy_again(record)
+            raise not_comparable(record.table, "may lack rows that were put aside, and is copied again")
+        self._run.known_runs.add()
         return progress
 
     def _snapshot_reader(self) -> SnapshotReader:

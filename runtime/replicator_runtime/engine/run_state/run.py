@@ -13,6 +13,7 @@ import structlog
 
 from replicator_runtime.engine.counting.change_totals import ChangeTotals
 from replicator_runtime.engine.letters.dead_letters import DeadLetters
+from replicator_runtime.engine.letters.known_runs import KnownRuns
 from replicator_runtime.engine.run_state.error_policy import fit_next_step
 from replicator_runtime.engine.run_state.spark_handle import SparkHandle
 from replicator_runtime.engine.run_state.unknown_errors import summary
@@ -97,6 +98,7 @@ class Run:
         table_store: What is stored of the tables; their states are changed by `TableLifecycle` only.
         letters: The rows that were put aside.
         totals: Counts what was replicated of each table.
+        known_runs: The runs that may have written tables.
     """
 
     pipeline: Pipeline
@@ -130,12 +132,14 @@ class Run:
     table_store: TableStore = field(init=False)
     letters: DeadLetters = field(init=False)
     totals: ChangeTotals = field(init=False)
+    known_runs: KnownRuns = field(init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self, spark_begun: SparkHandle | None) -> None:
         self.spark = spark_begun or SparkHandle(self.pipeline)
         self.table_store = TableStore(self.store, self.read_offset)
         self.totals = ChangeTotals(self.store, self.read_offset, self.metrics)
+        self.known_runs = KnownRuns(self.store, self.epoch)
         self.letters = DeadLetters(
             self.letter_files, self.config, self.epoch, self.read_offset, self._copy_of, self.metrics, self._kept_of
         )

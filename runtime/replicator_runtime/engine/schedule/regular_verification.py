@@ -13,7 +13,7 @@ import structlog
 
 from replicator_runtime.engine.run_state.open_run import directory_of
 from replicator_runtime.engine.run_state.unknown_errors import summary, unexpected
-from replicator_runtime.engine.schedule.schedule import keep_former_schedule, stored_schedule
+from replicator_runtime.engine.schedule.schedule import keep_former_schedule, rename_scheduled, stored_schedule
 from replicator_runtime.engine.schedule.verified_tables import VerifiedTable, VerifiedTables
 from replicator_runtime.engine.snapshot.throttle import Throttle
 from replicator_runtime.engine.tables.table_state import TableState
@@ -123,10 +123,13 @@ class _Work:
 
     def _due(self, schedule: Schedule, found: VerifiedTables) -> TableRecord | None:
         """The table that has waited longest of those that are due; when none is, tables are looked at again at the next due time."""
-        selects = self._run.pipeline.selection.matches
+        selects, known = self._run.pipeline.selection.matches, self._reading.records().values()
+        names = found.follow_renames({record.copy_id: record.table for record in known if record.copy_id})
+        if rename_scheduled(self._run.store, schedule, names):
+            return None  # the schedule is read again at the next look
         records = [
             record
-            for record in self._reading.records().values()
+            for record in known
             if selects(record.table) is not None and (not schedule.tables or record.table in schedule.tables)
         ]
         found.keep_only({record.table for record in records})

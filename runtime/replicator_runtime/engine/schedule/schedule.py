@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from replicator_runtime.engine.control.table_commands import Work, named, replicates_by_snapshots
@@ -75,6 +75,25 @@ def keep_former_schedule(run: Run) -> None:
         if content is not None:
             run.store.put(SCHEDULE, content)
             return
+
+
+def rename_scheduled(store: StateStore, schedule: Schedule, names: Mapping[TableId, TableId]) -> bool:
+    """Have the schedule name tables as they are called now; durable when this returns. One that was given since stays as it is.
+
+    Args:
+        store: The runtime's own state.
+        schedule: As it was read.
+        names: By the former name.
+
+    Returns:
+        Whether it names one of them.
+    """
+    renamed = tuple(dict.fromkeys(names.get(table, table) for table in schedule.tables))
+    if renamed == schedule.tables:
+        return False
+    if stored_schedule(store) == schedule:
+        _put(store, replace(schedule, tables=renamed))
+    return True
 
 
 def verify_every(lifecycle: TableLifecycle, request: Request) -> Work:

@@ -12,7 +12,7 @@ from replicator_runtime.stored_forms import VERIFIED, head, parsed
 from replicator_sdk import TableId
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Mapping
 
     from replicator_state import StateStore
 
@@ -89,6 +89,25 @@ class VerifiedTables:
         self._changed = True
         if time.monotonic() - self._saved_at >= _EVERY_SECONDS:
             self.save()
+
+    def follow_renames(self, copies: Mapping[str, TableId]) -> Mapping[TableId, TableId]:
+        """What was found of a copy stays with it when its table is called something else.
+
+        Args:
+            copies: The table of each copy, as it is called now.
+
+        Returns:
+            By the former name, what a compared table is called now.
+        """
+        names = {
+            table: copies[found.copy_id]
+            for table, found in self._found.items()
+            if copies.get(found.copy_id, table) != table
+        }
+        if names:
+            self._found = {names.get(table, table): found for table, found in self._found.items()}
+            self._changed = True
+        return names
 
     def keep_only(self, tables: Container[TableId]) -> None:
         """Drop what is kept of others than these."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from replicator_state import StateStore
 
 log = structlog.get_logger()
-OLDER_COPY = "RPL-4110"
 _EVERY_SECONDS = 10.0
 
 _Entry = tuple[str, Position]

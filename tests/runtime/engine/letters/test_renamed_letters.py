@@ -32,7 +32,11 @@ def aside(shop: Shop) -> dict[str, int]:
 
 
 def replay(shop: Shop, *tables: str) -> Outcome:
-    request = requests(shop).submit("dead-letters.replay", {"tables": list(tables)})
+    return command(shop, "dead-letters.replay", tables=list(tables))
+
+
+def command(shop: Shop, name: str, **arguments: object) -> Outcome:
+    request = requests(shop).submit(name, arguments)
     carry_out_alone(build_pipeline(shop.document, host=Host()))  # type: ignore[arg-type]
     found = requests(shop).outcome(request.request_id)
     assert found is not None
@@ -76,3 +80,27 @@ def test_two_tables_that_exchange_names_have_the_rows_of_each(refusing: Shop) ->
     refusing.run()
     refusing.assert_equal("items", "parts")
     assert aside(refusing) == {}
+
+
+def test_a_replay_of_all_tables_leaves_out_the_paused_one_and_says_so(refusing: Shop) -> None:
+    refusing.sql("CREATE TABLE parts (id INTEGER PRIMARY KEY, size INTEGER)", "INSERT INTO parts VALUES (1, 'S')")
+    refusing.run()
+    command(refusing, "table.pause", tables=["parts"])
+    refusing.sql("UPDATE items SET size = 1", "UPDATE parts SET size = 1")
+    found = replay(refusing)
+    assert found.state == "done"
+    assert [line.split(":")[0] for line in found.lines] == [
+        "main.items will be copied again by the next run that finds it at the source, with 1 rows put aside",
+        "main.parts is left out, with 1 rows put aside",
+    ]
+    assert "RPL-1293" in found.lines[1]
+    assert replay(refusing, "parts").code == "RPL-1293"
+    refusing.run()
+    assert aside(refusing) == {"parts": 1}
+    assert replay(refusing).code == "RPL-1293"
+    command(refusing, "table.resume", tables=["parts"])
+    for number in range(3):
+        refusing.run()
+        refusing.assert_equal("items", "parts")
+        assert aside(refusing) == {}
+        refusing.sql(f"INSERT INTO parts (size) VALUES ({number})", f"ALTER TABLE parts ADD COLUMN n{number} TEXT")

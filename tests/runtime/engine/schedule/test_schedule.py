@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.control.reset import reset
 from replicator_runtime.engine.run_state.open_run import open_run
-from replicator_runtime.engine.schedule.schedule import Schedule, _put, keep_former_schedule, stored_schedule
+from replicator_runtime.engine.schedule.schedule import (
+    Schedule,
+    _put,
+    keep_former_schedule,
+    rename_scheduled,
+    stored_schedule,
+)
+from replicator_sdk import TableId
 from tests.runtime.engine.test_run import Host, Shop, fill, shop
 
 __all__ = ["shop"]
@@ -35,3 +44,18 @@ def test_a_reset_keeps_the_schedule_and_one_that_was_ended_stays_so(shop: Shop) 
     reset(pipeline)
     assert kept(shop) is None
     assert kept(shop, DAILY) == DAILY
+
+
+def test_tables_that_exchange_names_are_compared_under_their_new_ones_unless_another_schedule_was_given(
+    shop: Shop,
+) -> None:
+    a, b, c = TableId("d", "a"), TableId("d", "b"), TableId("d", "c")
+    names = {a: b, b: a}
+    with open_run(build_pipeline(shop.document, host=Host())) as opened:  # type: ignore[arg-type]
+        of_one = replace(DAILY, tables=(a, c))
+        _put(opened.store, of_one)
+        assert not rename_scheduled(opened.store, replace(DAILY, tables=(c,)), names)
+        assert rename_scheduled(opened.store, of_one, names)
+        assert stored_schedule(opened.store) == replace(DAILY, tables=(b, c))
+        assert rename_scheduled(opened.store, of_one, names)
+        assert stored_schedule(opened.store) == replace(DAILY, tables=(b, c))

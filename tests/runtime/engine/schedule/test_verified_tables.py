@@ -44,3 +44,18 @@ def test_what_was_found_is_there_after_a_restart_but_not_for_another_copy(tmp_pa
     assert again.get(table, "c1") == _FOUND
     assert again.get(table, "c2") == VerifiedTable("c2")
     assert again.get(gone, "c1") == VerifiedTable("c1")
+
+
+def test_what_was_found_follows_its_copy_to_the_tables_new_name(tmp_path: Path) -> None:
+    store = ReplicatorDirectory(str(tmp_path), "default", "shop").states(
+        ReplicatorDirectory(str(tmp_path), "default", "shop").acquire("run")
+    )
+    a, b, c, d = (TableId("d", name) for name in "abcd")
+    tables = VerifiedTables(store)
+    for table, copy in ((a, "c1"), (b, "c2"), (c, "c3"), (d, "c4")):
+        tables.note(table, replace(_FOUND, copy_id=copy))
+    assert tables.follow_renames({"c1": b, "c2": a, "c3": c, "c5": d}) == {a: b, b: a}
+    tables.save()
+    again = VerifiedTables(store)
+    assert [again.get(t, copy).result for t, copy in ((a, "c2"), (b, "c1"), (c, "c3"))] == ["different"] * 3
+    assert again.get(a, "c1").result == ""
