@@ -75,9 +75,9 @@ class _Replicator:
         return sorted((int(a), int(b)) for a, b in self._target.rows("main", table, ["id", "size"]))
 
 
-@pytest.fixture(params=[Delta, Iceberg])
+@pytest.fixture(params=["delta", "iceberg"])
 def replicator(request: pytest.FixtureRequest, tmp_path: Path) -> _Replicator:
-    return _Replicator(request.param(), tmp_path)
+    return _Replicator(Delta() if request.param == "delta" else Iceberg(), tmp_path)
 
 
 @pytest.mark.timeout(1200)

@@ -132,6 +132,10 @@ class Attempt:
         }
         self._run.letters.name_copies(renamed)
 
+    def _know_run(self) -> None:
+        """All tables that can be asked how far they are have been: this run writes them from now on."""
+        self._run.known_runs.add({record.copy_id for record in self._lifecycle.records.values()})
+
     def _selected(self) -> int:
         return sum(record.selected for record in self._lifecycle.records.values())
 
@@ -177,7 +181,7 @@ class Attempt:
         gone = gone_tables(self._lifecycle)
         with step("target.progress"):
             watermarks = find_watermarks(self._lifecycle, self._consumer, [*records, *gone])
-        self._run.known_runs.add()
+        self._know_run()
         loads = isinstance(self._consumer, SnapshotLoader)
         snapshots = self._snapshots if loads else self._snapshots_by_row()
         open_lanes(self._lifecycle, self._consumer, self._lanes, watermarks)
@@ -240,7 +244,7 @@ class Attempt:
 
     def _without_snapshots(self, records: list[TableRecord]) -> None:
         working = self._working(records)
-        self._run.known_runs.add()
+        self._know_run()
         end_idle_pauses(self._lifecycle, working)
         watermarks: dict[TableId, TableWatermark] = {}
         if not self._distributed(working, watermarks):

@@ -1,8 +1,8 @@
 """Stores which runs may have written tables, so that a commit of any other one shows that an older state was restored.
 
 Each process that has the lease has an epoch of its own, one higher than the last; a table's commit has the epoch of the run that made
-it. A state that was restored gives out again the epochs of the runs that it does not know, so a run counts as known only once it has
-asked all tables.
+it. A state that was restored gives out again the epochs of the runs that it does not know. So a run counts as known only once it has
+asked all tables, and a command that writes single ones for these only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from replicator_runtime.stored_forms import WRITERS, head, read_or_set_aside
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Container
+
     from replicator_state import StateStore
 
 _MOST_RANGES = 100
@@ -32,20 +34,35 @@ class KnownRuns:
 
     def __init__(self, store: StateStore, epoch: int) -> None:
         self._store, self._epoch = store, epoch
-        self._lock = threading.Lock()
-        self._ranges: list[tuple[int, int]] | None = None
+        self._lock = threading.RLock()
+        self._ranges: list[tuple[int, int]] = []
+        self._copies: dict[str, int] = {}
 
-    def has(self, epoch: int) -> bool:
-        """Whether the run with this epoch is known; this one is once it was added.
+    def has(self, epoch: int, copy_id: str) -> bool:
+        """Whether the run with this epoch, which wrote the table with this copy, is known.
 
         Raises:
             ReplicatorError: As the state's store fails.
         """
         with self._lock:
-            return any(first <= epoch <= last for first, last in self._loaded())
+            ranges = self._loaded()
+            return any(first <= epoch <= last for first, last in ranges) or self._copies.get(copy_id) == epoch
 
-    def add(self) -> None:
+    def add_copies(self, copy_ids: Collection[str]) -> None:
+        """This run may write the tables with these copies, which it has asked: durable when this returns.
+
+        Raises:
+            ReplicatorError: As the state's store fails.
+        """
+        with self._lock:
+            if any(not self.has(self._epoch, copy_id) for copy_id in copy_ids):
+                self._save(self._loaded(), {**self._copies, **dict.fromkeys(copy_ids, self._epoch)})
+
+    def add(self, copy_ids: Container[str]) -> None:
         """This run may write tables from now on: durable when this returns. Called again it does nothing.
+
+        Args:
+            copy_ids: The copies of all tables; what is kept of others is forgotten.
 
         Raises:
             ReplicatorError: As the state's store fails.
@@ -61,14 +78,23 @@ class KnownRuns:
                 added = [*ranges, (self._epoch, self._epoch)]
             if len(added) > _MOST_RANGES:
                 added[:2] = [(added[0][0], added[1][1])]
-            self._store.put(WRITERS, json.dumps({**head(WRITERS), "epochs": added}).encode())
-            self._ranges = added
+            self._save(added, {copy_id: epoch for copy_id, epoch in self._copies.items() if copy_id in copy_ids})
+
+    def _save(self, ranges: list[tuple[int, int]], copies: dict[str, int]) -> None:
+        content = {**head(WRITERS), "epochs": ranges, "copies": copies}
+        self._store.put(WRITERS, json.dumps(content).encode())
+        self._ranges, self._copies = ranges, copies
 
     def _loaded(self) -> list[tuple[int, int]]:
-        if self._ranges is None:
-            self._ranges = read_or_set_aside(self._store, WRITERS, _ranges) or [(0, self._epoch - 1)]
+        if not self._ranges:
+            found = read_or_set_aside(self._store, WRITERS, _parsed)
+            stored = self._store.read(WRITERS)
+            if stored is not None and stored.recovered_from is not None:
+                found = None  # the version before a damaged one lacks the last run
+            self._ranges, self._copies = found or ([(0, self._epoch - 1)], {})
         return self._ranges
 
 
-def _ranges(document: Any) -> list[tuple[int, int]]:
-    return [(int(first), int(last)) for first, last in document["epochs"]]
+def _parsed(document: Any) -> tuple[list[tuple[int, int]], dict[str, int]]:
+    epochs = [(int(first), int(last)) for first, last in document["epochs"]]
+    return epochs, {str(copy_id): int(epoch) for copy_id, epoch in document["copies"].items()}

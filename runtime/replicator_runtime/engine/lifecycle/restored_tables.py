@@ -45,7 +45,7 @@ def may_lack_letters(run: Run, record: TableRecord, progress: TableProgress) -> 
         SnapshotNeededError: As `DeadLetters.may_have`.
         ReplicatorError: As the state's store fails.
     """
-    if progress.generation != run.generation or run.known_runs.has(progress.epoch):
+    if progress.generation != run.generation or run.known_runs.has(progress.epoch, record.copy_id):
         return False
     if not run.letters.may_have(record.copy_id):
         return False

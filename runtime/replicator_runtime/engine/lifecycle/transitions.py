@@ -86,7 +86,7 @@ _PARTS: tuple[tuple[Transition, ...], ...] = (
     _transitions(Cause.STOP, _KNOWN, (_FAILING,), "preparation structure worker"),
     _transitions(Cause.RELEASE_FAILING, (_FAILING,), (_FAILING,), "apply attempt"),
     _transitions(Cause.RECORD_LOST_HISTORY, _KNOWN, (_FAILING,), "worker"),
-    _transitions(Cause.COPY_AGAIN, _KNOWN, (_PENDING, _PAUSED), "preparation apply repair"),
+    _transitions(Cause.COPY_AGAIN, _KNOWN, (_PENDING, _PAUSED), "preparation apply"),
     _transitions(Cause.START_OVER, _KNOWN, (_PENDING, _PAUSED), "preparation control"),
     _transitions(Cause.RENAME, (_REPLICATING,), (_REPLICATING,), "stream"),
     _transitions(Cause.PAUSE, _KNOWN, (_PAUSED,), "control"),

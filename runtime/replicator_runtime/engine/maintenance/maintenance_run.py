@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replicator_runtime.config.selection import glob_matches
+from replicator_runtime.engine.lifecycle.restored_tables import may_lack_letters
 from replicator_runtime.engine.maintenance.maintenance import Maintenance, Step
 from replicator_runtime.engine.run_state.open_run import check_user, has_run, keeping_lease, open_run
+from replicator_runtime.engine.run_state.plugin_contexts import TargetContext
 from replicator_runtime.engine.tables.rewind_note import refuse_unfinished
 from replicator_runtime.spelling import did_you_mean
 from replicator_sdk.errors import ConfigError
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.run_state.progress import Progress
     from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import MaintenanceReport, MaintenanceTask, TableId
+    from replicator_sdk import MaintenanceReport, MaintenanceTask, TableId, TableReader
 
 NO_SUCH_TABLE = "RPL-1203"
 NO_SUCH_TASK = "RPL-1204"
@@ -89,7 +91,6 @@ def run_maintenance(
     with open_run(pipeline, stop, progress) as run, keeping_lease(run):
         try:
             refuse_unfinished(run.store)
-            run.known_runs.add()  # commits of maintenance have the run's epoch
             return _Work(run, wanted).run()
         finally:
             run.spark.stop()
@@ -110,12 +111,27 @@ class _Work:
         """Do it, table by table."""
         pairs = [(table, task) for table in self._tables for task in self._tasks]
         try:
-            return [self._run_steps(*pair) for pair in pairs if self._is_wanted(*pair) and not self._run.stop.is_set()]
+            return [
+                self._run_steps(*pair)
+                for pair in pairs
+                if self._is_wanted(*pair) and not self._run.stop.is_set() and self._may_write(pair[0])
+            ]
         finally:
             self._maintenance.times.save()
 
     def _is_wanted(self, table: TableId, task: MaintenanceTask) -> bool:
         return self._also_early or self._maintenance.times.due_at(table, task) <= time.time()
+
+    def _may_write(self, table: TableId) -> bool:
+        """Whether the state knows who wrote the table last; commits of maintenance have this run's epoch instead."""
+        run, record = self._run, self._run.table_store.records[table]
+        if run.letters.may_have(record.copy_id):
+            reader: TableReader | None = run.pipeline.target.create_table_reader(TargetContext(run))
+            progress = None if reader is None else reader.progress(table)
+            if progress is not None and may_lack_letters(run, record, progress):
+                return False
+        run.known_runs.add_copies([record.copy_id])
+        return True
 
     def _run_steps(self, table: TableId, task: MaintenanceTask) -> Outcome:
         began, step = time.monotonic(), Step(table, task)

@@ -32,8 +32,8 @@ def finish_renames(lifecycle: TableLifecycle, consumer: EventConsumer) -> None:
     """
     steps = list(lifecycle.run.table_store.renames)
     events = [event_for_target(step.event, lifecycle.records.get(step.event.table)) for step in steps]
-    if steps:
-        lifecycle.run.known_runs.add()
+    tables = {step.schema.table for step in steps}
+    lifecycle.run.known_runs.add_copies([r.copy_id for table, r in lifecycle.records.items() if table in tables])
     for step, event in zip(steps, events, strict=True):
         try:
             if step is steps[0]:

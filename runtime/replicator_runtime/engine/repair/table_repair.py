@@ -140,9 +140,8 @@ class TableRepair:
         if is_older_copy(self._run, lifecycle.positions, record, progress):
             raise not_comparable(record.table, "is an older copy at the target, and is copied again")
         if may_lack_letters(self._run, record, progress):
-            lifecycle.copy_again(record)
-            raise not_comparable(record.table, "may lack rows that were put aside, and is copied again")
-        self._run.known_runs.add()
+            raise not_comparable(record.table, "may lack rows that were put aside, and is copied again by the next run")
+        self._run.known_runs.add_copies([record.copy_id])
         return progress
 
     def _snapshot_reader(self) -> SnapshotReader:

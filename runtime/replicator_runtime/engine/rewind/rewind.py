@@ -145,7 +145,7 @@ def _note(lifecycle: TableLifecycle, plan: RewindPlan) -> RewindNote:
 def _carry_out(lifecycle: TableLifecycle, consumer: RewindableConsumer, note: RewindNote) -> None:
     """Do all of it; done twice it changes nothing more."""
     run = lifecycle.run
-    run.known_runs.add()
+    run.known_runs.add_copies([r.copy_id for table, r in lifecycle.records.items() if table in note.tables])
     reached: dict[TableId, Position] = {}
     for table in note.tables:
         run.lease.check()

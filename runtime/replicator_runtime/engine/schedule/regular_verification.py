@@ -133,6 +133,8 @@ class _Work:
             if selects(record.table) is not None and (not schedule.tables or record.table in schedule.tables)
         ]
         found.keep_only({record.table for record in records})
+        if schedule.tables:
+            found.note_copies({record.table: record.copy_id for record in records if record.copy_id})
         working = [r for r in records if r.schemas and r.state is TableState.REPLICATING and r.pause is None]
         due = {
             record.table: found.get(record.table, record.copy_id).due_at(schedule.every_seconds, schedule.since)

@@ -109,6 +109,13 @@ class VerifiedTables:
             self._changed = True
         return names
 
+    def note_copies(self, copies: Mapping[TableId, str]) -> None:
+        """Keep which copies these tables have, so that renames can be followed before the first comparison."""
+        for table, copy_id in copies.items():
+            if table not in self._found or self._found[table].copy_id != copy_id:
+                self._found[table] = VerifiedTable(copy_id)
+                self._changed = True
+
     def keep_only(self, tables: Container[TableId]) -> None:
         """Drop what is kept of others than these."""
         gone = [table for table in self._found if table not in tables]

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 import structlog
+from hypothesis import given
+from hypothesis import strategies as st
 
+from replicator_runtime.config import build_pipeline
+from replicator_runtime.engine.letters.known_runs import KnownRuns
+from replicator_runtime.engine.run_state.open_run import open_run
 from replicator_state import ReplicatorDirectory
+from replicator_state.state_store import StateValue
 from tests.runtime.engine.letters.test_renamed_letters import aside, refusing, shop
+from tests.runtime.engine.test_run import Host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +25,21 @@ if TYPE_CHECKING:
     from tests.runtime.engine.test_run import Shop
 
 __all__ = ["refusing", "shop"]
+
+
+class _OneValue:
+    """A store of one value, in memory."""
+
+    value: bytes | None = None
+
+    def get(self, _: str) -> bytes | None:
+        return self.value
+
+    def read(self, _: str) -> StateValue | None:
+        return None if self.value is None else StateValue(self.value)
+
+    def put(self, _: str, value: bytes) -> None:
+        self.value = value
 
 
 def _backup(shop: Shop) -> Callable[[], None]:
@@ -92,3 +114,50 @@ def test_a_state_of_an_earlier_release_knows_all_runs_before(refusing: Shop, tmp
     refusing.sql("INSERT INTO items VALUES (3, 'L')")
     assert _copied_again(refusing) == []
     assert aside(refusing) == {"items": 2}
+
+
+def test_what_another_command_writes_before_the_first_run_hides_nothing(refusing: Shop) -> None:
+    refusing.sql("CREATE TABLE parts (id INTEGER PRIMARY KEY, size INTEGER)", "INSERT INTO parts VALUES (1, 1)")
+    refusing.run()
+    put_back = _backup(refusing)
+    refusing.sql("INSERT INTO items VALUES (3, 'L')")
+    refusing.run()
+    put_back()
+    with open_run(build_pipeline(refusing.document, host=Host())) as opened:  # type: ignore[arg-type]
+        opened.table_store.load()
+        copies = {table.table: record.copy_id for table, record in opened.table_store.records.items()}
+        opened.known_runs.add_copies([copies["parts"]])
+        assert opened.known_runs.has(opened.epoch, copies["parts"])
+        assert not opened.known_runs.has(opened.epoch, copies["items"])
+    assert _copied_again(refusing) == ["RPL-4117"]
+    assert aside(refusing) == {"items": 2}
+    assert _copied_again(refusing) == []
+
+
+def test_a_damaged_file_of_the_known_runs_has_nothing_copied_again(refusing: Shop, tmp_path: Path) -> None:
+    refusing.sql("INSERT INTO items VALUES (3, 'L')")
+    refusing.run()
+    [newest] = [file for file in (tmp_path / "state").rglob("*engine-writers*") if file.suffix != ".previous"]
+    newest.write_bytes(b"damaged")
+    assert _copied_again(refusing) == []
+
+
+@given(st.lists(st.sampled_from(["add", "copy", ""]), min_size=1, max_size=300))
+def test_runs_that_were_added_are_known_and_what_is_kept_is_bounded(kinds: list[str]) -> None:
+    store, added, copied = _OneValue(), [], 0
+    for epoch, kind in enumerate(kinds, 1):
+        runs = KnownRuns(store, epoch)  # type: ignore[arg-type]
+        if kind == "add":
+            runs.add({"c"})
+            added.append(epoch)
+        elif kind == "copy":
+            runs.add_copies(["c", "gone"])
+            copied = epoch
+    known = KnownRuns(store, len(kinds) + 1)  # type: ignore[arg-type]
+    first = next((epoch for epoch, kind in enumerate(kinds, 1) if kind), len(kinds) + 1)
+    assert all(known.has(epoch, "d") for epoch in (*range(first), *added))
+    assert known.has(copied, "c")
+    if len(added) < 50:
+        unknown = {*range(first, len(kinds) + 2)} - {*added}
+        assert not any(known.has(epoch, "d") for epoch in unknown)
+    assert len(store.value or b"") < 3000

@@ -59,3 +59,5 @@ def test_what_was_found_follows_its_copy_to_the_tables_new_name(tmp_path: Path) 
     again = VerifiedTables(store)
     assert [again.get(t, copy).result for t, copy in ((a, "c2"), (b, "c1"), (c, "c3"))] == ["different"] * 3
     assert again.get(a, "c1").result == ""
+    again.note_copies({c: "c6", d: "c4"})
+    assert again.follow_renames({"c6": d}) == {c: d}
