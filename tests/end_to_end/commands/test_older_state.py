@@ -97,6 +97,7 @@ def test_rows_put_aside_since_are_put_aside_again_and_nothing_is_copied_again_ot
     assert (replicator.aside(), replicator.held("item")) == (3, [(3, 3), (5, 5)])
     shutil.rmtree(state)
     shutil.copytree(backup, state)
+    assert "RPL-4117" in replicator.command("maintain", str(replicator.pipeline), "--all")
     assert "RPL-4117" in replicator.run()
     assert (replicator.aside(), replicator.held("item")) == (3, [(3, 3), (5, 5)])
     replicator.sql("UPDATE item SET size = id", "ALTER TABLE item RENAME TO part")

@@ -13,7 +13,7 @@ from replicator_runtime.engine.run_state.open_run import check_user, has_run, ke
 from replicator_runtime.engine.run_state.plugin_contexts import TargetContext
 from replicator_runtime.engine.tables.rewind_note import refuse_unfinished
 from replicator_runtime.spelling import did_you_mean
-from replicator_sdk.errors import ConfigError
+from replicator_sdk.errors import ConfigError, ReplicatorError
 
 if TYPE_CHECKING:
     import threading
@@ -109,29 +109,30 @@ class _Work:
 
     def run(self) -> list[Outcome]:
         """Do it, table by table."""
-        pairs = [(table, task) for table in self._tables for task in self._tasks]
+        pairs = [(table, task) for table in self._tables for task in self._tasks if self._is_wanted(table, task)]
+        left = self._left_alone({table for table, _ in pairs})
         try:
-            return [
-                self._run_steps(*pair)
-                for pair in pairs
-                if self._is_wanted(*pair) and not self._run.stop.is_set() and self._may_write(pair[0])
-            ]
+            return [self._run_steps(*pair) for pair in pairs if pair[0] not in left and not self._run.stop.is_set()]
         finally:
             self._maintenance.times.save()
 
     def _is_wanted(self, table: TableId, task: MaintenanceTask) -> bool:
         return self._also_early or self._maintenance.times.due_at(table, task) <= time.time()
 
-    def _may_write(self, table: TableId) -> bool:
-        """Whether the state knows who wrote the table last; commits of maintenance have this run's epoch instead."""
-        run, record = self._run, self._run.table_store.records[table]
-        if run.letters.may_have(record.copy_id):
-            reader: TableReader | None = run.pipeline.target.create_table_reader(TargetContext(run))
-            progress = None if reader is None else reader.progress(table)
-            if progress is not None and may_lack_letters(run, record, progress):
-                return False
-        run.known_runs.add_copies([record.copy_id])
-        return True
+    def _left_alone(self, tables: set[TableId]) -> set[TableId]:
+        """Tables that a run wrote last which the state does not know: the next run is to find that. The others may be written from now on."""
+        run, records = self._run, self._run.table_store.records
+        reader: TableReader | None = run.pipeline.target.create_table_reader(TargetContext(run))
+        left = {table for table in tables if reader is not None and self._is_unknown(reader, records[table])}
+        run.known_runs.add_copies([records[table].copy_id for table in tables - left])  # commits have this run's epoch
+        return left
+
+    def _is_unknown(self, reader: TableReader, record: TableRecord) -> bool:
+        try:
+            progress = reader.progress(record.table) if self._run.letters.may_have(record.copy_id) else None
+        except ReplicatorError:
+            return False  # what is wrong with the table, its own steps say
+        return progress is not None and may_lack_letters(self._run, record, progress)
 
     def _run_steps(self, table: TableId, task: MaintenanceTask) -> Outcome:
         began, step = time.monotonic(), Step(table, task)
