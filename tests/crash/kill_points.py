@@ -256,6 +256,9 @@ OF_LETTERS_OF_COPIES: frozenset[str] = frozenset(
 )
 """The same of a first copy."""
 
+OF_OLDER_STATES: frozenset[str] = frozenset({"engine.runs.before_save", "engine.runs.saved"})
+"""While a run stores that it may write tables, all of which it has asked: tried in `sqlite/commands/test_dead_letters.py` with a state that is older than the tables."""
+
 OF_HOLDS: frozenset[str] = frozenset(
     {"engine.hold.before_save", "engine.hold.after_save", "engine.request.carried_out", "engine.lane.after_write"}
     | {"engine.lane.before_step", "engine.lane.after_step", "engine.lane.ended", "engine.drop.applied"}

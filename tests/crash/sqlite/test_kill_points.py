@@ -52,6 +52,7 @@ def test_no_named_point_is_left_out() -> None:
     tried |= kill_points.OF_REWIND | kill_points.OF_RESET_OF_LOGS
     tried |= kill_points.OF_DELETE | kill_points.OF_DELETE_AT_POSTGRES | kill_points.OF_SLOT
     tried |= kill_points.OF_PAUSES | kill_points.OF_RESUMES | kill_points.OF_LETTERS | kill_points.OF_HOLDS
+    tried |= kill_points.OF_OLDER_STATES
     tried |= kill_points.OF_DROP | kill_points.OF_READER | kill_points.OF_LOST_TOPICS | kill_points.OF_ARCHIVES
     tried |= kill_points.OF_LONG_FAILURES | kill_points.OF_VERSIONS | kill_points.OF_STARTS
     tried |= kill_points.OF_ARCHIVED_RENAMES | kill_points.OF_SUPERVISION | kill_points.OF_OPERATIONS

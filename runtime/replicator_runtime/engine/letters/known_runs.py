@@ -12,12 +12,14 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.stored_forms import WRITERS, head, read_or_set_aside
+from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container
 
     from replicator_state import StateStore
 
+register("engine.runs.before_save", "engine.runs.saved")
 _MOST_RANGES = 100
 
 
@@ -37,6 +39,16 @@ class KnownRuns:
         self._lock = threading.RLock()
         self._ranges: list[tuple[int, int]] = []
         self._copies: dict[str, int] = {}
+
+    @property
+    def has_own(self) -> bool:
+        """Whether `add` has been called by this process.
+
+        Raises:
+            ReplicatorError: As the state's store fails.
+        """
+        with self._lock:
+            return self._loaded()[-1][1] >= self._epoch
 
     def has(self, epoch: int, copy_id: str) -> bool:
         """Whether the run with this epoch, which wrote the table with this copy, is known.
@@ -68,17 +80,19 @@ class KnownRuns:
             ReplicatorError: As the state's store fails.
         """
         with self._lock:
+            if self.has_own:
+                return
             ranges = self._loaded()
             before = ranges[-1][1]
-            if before >= self._epoch:
-                return
             if before == self._epoch - 1:
                 added = [*ranges[:-1], (ranges[-1][0], self._epoch)]
             else:
                 added = [*ranges, (self._epoch, self._epoch)]
             if len(added) > _MOST_RANGES:
                 added[:2] = [(added[0][0], added[1][1])]
+            failpoint("engine.runs.before_save")
             self._save(added, {copy_id: epoch for copy_id, epoch in self._copies.items() if copy_id in copy_ids})
+            failpoint("engine.runs.saved")
 
     def _save(self, ranges: list[tuple[int, int]], copies: dict[str, int]) -> None:
         content = {**head(WRITERS), "epochs": ranges, "copies": copies}

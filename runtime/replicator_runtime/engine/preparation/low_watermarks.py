@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 log = structlog.get_logger()
+_OLDER_STATE = "the state is older than the table"
 
 
 def find_watermarks(
@@ -47,9 +48,34 @@ def find_watermarks(
             found[number] = _watermark_of_failing(lifecycle, record, outcome)
         elif isinstance(outcome, Exception):
             lifecycle.fail(record, outcome)
+    if isinstance(consumer, BatchConsumer):
+        _copy_stopped(lifecycle, consumer, [record for record in records if record not in asked])
     return {
         r.table: watermark for r, watermark in zip(asked, found, strict=True) if isinstance(watermark, TableWatermark)
     }
+
+
+def _copy_stopped(lifecycle: TableLifecycle, consumer: BatchConsumer, records: list[TableRecord]) -> None:
+    """Have those of the tables that take no changes now copied again whose state is older than they are."""
+    for record in records:
+        if record.snapshot is not None and record.snapshot.done and _is_of_unknown_run(lifecycle, consumer, record):
+            lifecycle.copy_again(record)
+
+
+def _is_of_unknown_run(lifecycle: TableLifecycle, consumer: BatchConsumer, record: TableRecord) -> bool:
+    """As `may_lack_letters`, of a table that is not written now; a process asks once, before it may write tables.
+
+    Where the target or the letters do not say, the table goes on: who resumes it finds what is damaged.
+    """
+    run = lifecycle.run
+    if run.known_runs.has_own:
+        return False
+    try:
+        progress = consumer.progress(record.table)
+        return progress is not None and may_lack_letters(run, record, progress)
+    except Exception as error:  # noqa: BLE001 - no fault of a table that is left alone stops it, or others
+        log.info("table.not_asked", table=str(record.table), code=getattr(error, "code", ""))
+        return False
 
 
 def _watermark_of_failing(lifecycle: TableLifecycle, record: TableRecord, error: Exception) -> TableWatermark | None:
@@ -109,9 +135,7 @@ def _watermark(
     """The table's watermark; None while it takes no changes."""
     if isinstance(consumer, BatchConsumer):
         if record.pause is not None and record.pause.base is not None and not record.pause.resuming:
-            if record.snapshot is None:
-                return None
-            return _joined(lifecycle, record, replace(copied_watermark(record.snapshot), position=record.pause.base))
+            return _watermark_of_paused(lifecycle, consumer, record, record.pause.base)
         if settled is not None and record.snapshot is not None:
             return _joined(lifecycle, record, settled)
         return reported_watermark(lifecycle, consumer, record)
@@ -120,6 +144,18 @@ def _watermark(
     lifecycle.join(record)
     copied = Position(record.snapshot.first)
     return TableWatermark(copied if record.named_since is None else max(copied, record.named_since))
+
+
+def _watermark_of_paused(
+    lifecycle: TableLifecycle, consumer: BatchConsumer, record: TableRecord, base: Position
+) -> TableWatermark | None:
+    """The watermark of a table whose changes go to its lane, which begins at `base`; None when the lane is of no use."""
+    if record.snapshot is None:
+        return None
+    if _is_of_unknown_run(lifecycle, consumer, record):
+        lifecycle.drop_lane(record, _OLDER_STATE)
+        return None
+    return _joined(lifecycle, record, replace(copied_watermark(record.snapshot), position=base))
 
 
 def reported_watermark(

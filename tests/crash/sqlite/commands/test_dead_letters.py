@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import shutil
 import sqlite3
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,6 +128,22 @@ def test_three_runs_after_a_kill_while_rows_are_put_aside_are_equal(
 def test_three_runs_after_a_kill_while_rows_of_a_copy_are_put_aside_are_equal(point: str, make_pair: MakePair) -> None:
     pair = refusing(make_pair())
     pair.database.run("UPDATE customer SET visits = 'many' WHERE id % 50 = 0")
+    pair.kill_at(point)
+    pair.change_rows()
+    pair.assert_recovered()
+
+
+@pytest.mark.parametrize("point", sorted(kill_points.OF_OLDER_STATES))
+def test_three_runs_after_a_kill_of_the_first_run_with_an_older_state_are_equal(
+    point: str, refused: RefusingPair, make_pair: MakePair, tmp_path: Path
+) -> None:
+    pair = refusing(make_pair(like=refused))
+    state = pair.replicator.state
+    shutil.copytree(state, tmp_path / "backup")
+    pair.run_until_current()
+    assert pair.differences() == {}
+    shutil.rmtree(state)
+    shutil.copytree(tmp_path / "backup", state)
     pair.kill_at(point)
     pair.change_rows()
     pair.assert_recovered()

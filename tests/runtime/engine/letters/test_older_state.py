@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.letters.known_runs import KnownRuns
+from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.run_state.open_run import open_run
 from replicator_state import ReplicatorDirectory
 from replicator_state.state_store import StateValue
-from tests.runtime.engine.letters.test_renamed_letters import aside, refusing, shop
+from tests.runtime.engine.letters.test_renamed_letters import aside, command, refusing, shop
 from tests.runtime.engine.test_run import Host
 
 if TYPE_CHECKING:
@@ -132,6 +133,57 @@ def test_what_another_command_writes_before_the_first_run_hides_nothing(refusing
     assert _copied_again(refusing) == ["RPL-4117"]
     assert aside(refusing) == {"items": 2}
     assert _copied_again(refusing) == []
+
+
+def test_a_table_that_is_paused_at_the_first_start_is_copied_again_when_it_is_resumed(refusing: Shop) -> None:
+    command(refusing, "table.pause", tables=["items"])
+    refusing.run()
+    put_back = _backup(refusing)
+    command(refusing, "table.resume", tables=["items"])
+    refusing.sql("INSERT INTO items VALUES (3, 'L'), (4, 4)")
+    refusing.run()
+    assert aside(refusing) == {"items": 2}
+    put_back()
+    with structlog.testing.capture_logs() as said:
+        refusing.run()
+    assert {"RPL-4117", "RPL-4130"} <= {entry.get("code") for entry in said}
+    command(refusing, "table.resume", tables=["items"])
+    for number in range(3):
+        refusing.sql(
+            f"INSERT INTO items (id, size) VALUES ({10 + number}, {number})",
+            f"ALTER TABLE items ADD COLUMN n{number} INT",
+        )
+        assert _copied_again(refusing) == []
+        assert aside(refusing) == {"items": 2}
+    refusing.sql("UPDATE items SET size = id")
+    assert _copied_again(refusing) == []
+    refusing.assert_equal("items")
+
+
+def test_a_table_that_stays_paused_over_runs_keeps_its_lane(refusing: Shop) -> None:
+    command(refusing, "table.pause", tables=["items"])
+    for number in range(3):
+        refusing.sql(f"INSERT INTO items VALUES ({10 + number}, 'L')")
+        with structlog.testing.capture_logs() as said:
+            refusing.run()
+        assert not {"RPL-4117", "RPL-4130"} & {entry.get("code") for entry in said}
+    command(refusing, "table.resume", tables=["items"])
+    assert _copied_again(refusing) == []
+    assert aside(refusing) == {"items": 4}
+
+
+def test_a_table_that_fails_at_the_first_start_is_copied_again_once_it_works(
+    refusing: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_back = _backup(refusing)
+    refusing.sql("INSERT INTO items VALUES (3, 'L')")
+    refusing.run()
+    put_back()
+    with monkeypatch.context() as patched:
+        patched.setattr(TableLifecycle, "may_join", lambda *_: False)  # as where it cannot be described
+        assert _copied_again(refusing) == ["RPL-4117"]
+    assert _copied_again(refusing) == []
+    assert aside(refusing) == {"items": 2}
 
 
 def test_a_damaged_file_of_the_known_runs_has_nothing_copied_again(refusing: Shop, tmp_path: Path) -> None:
