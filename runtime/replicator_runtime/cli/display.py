@@ -84,7 +84,7 @@ class PlainLines:
         now = time.monotonic()
         if now - self._last_summary >= REPEAT_SECONDS:
             self._said.pop(None, None)
-        if self._say_news(None, f"{view.phase}: {', '.join(run_words(view))}"):
+        if self._say_news(None, f"{view.phase}: {', '.join([*run_words(view), *doing_words(view)])}"):
             self._last_summary = now
 
     def _say_news(self, about: object, text: str) -> bool:
@@ -119,7 +119,7 @@ class LiveTable:
         from rich.table import Table
         from rich.text import Text
 
-        title = f"{view.phase} · {' · '.join(run_words(view))}" + (
+        title = f"{view.phase} · {' · '.join([*run_words(view), *doing_words(view)])}" + (
             f" · {completed(view.message)}" if view.message else ""
         )
         drawn = Table(title=Text(printable(title)), title_justify="left", box=None, pad_edge=False)
@@ -143,6 +143,11 @@ def run_words(view: RunView) -> list[str]:
     # Of a run that has ended nothing is known any more: its last line says what it did, and `run` where it ended.
     lag = [] if view.phase in ENDED else [f"lag {seconds_words(view.lag_seconds)}"]
     return [*counted, f"{view.rows_per_second:,.0f} rows/s", *lag]
+
+
+def doing_words(view: RunView) -> list[str]:
+    """What the run is doing before its stream begins, where that takes a while."""
+    return [view.doing] if view.doing else []
 
 
 def snapshot_words(table: TableView) -> tuple[str, str, str]:

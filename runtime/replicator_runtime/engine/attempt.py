@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -45,6 +45,8 @@ from replicator_sdk import (
 from replicator_sdk.timeline import step, waiting
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.maintenance.maintenance import Maintenance
     from replicator_runtime.engine.tables.table_store import TableRecord
@@ -55,6 +57,14 @@ if TYPE_CHECKING:
     )
 
 log = structlog.get_logger()
+_STEPS: Final = {
+    "source.discover": "reads the source's catalogue",
+    "source.prepare": "prepares the source's log",
+    "source.connect": "connects to the source's log",
+    "target.start": "starts the target",
+    "target.progress": "asks the target how far each table is",
+}
+"""Steps before the stream begins → what a display says of them."""
 
 
 class Attempt:
@@ -96,7 +106,7 @@ class Attempt:
             forget_old_schemas(self._run, self._lifecycle.records.values())
             self._lifecycle.takes_snapshots = takes_snapshots(self._run, self._definition({}))
             check_source(self._run.config.ddl_policies, takes_snapshots=self._lifecycle.takes_snapshots)
-            with step("source.discover"):
+            with self._step("source.discover"):
                 records = discover(self._lifecycle)
             if self._snapshots.begin_attempt() and len(records) < self._selected():
                 raise Rejoin  # a table that is gone was copied until now: only another discovery finds that it is gone
@@ -106,7 +116,7 @@ class Attempt:
             consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
             self._exit.callback(consumer.stop)
             self._lifecycle.takes_lanes = isinstance(consumer, BatchConsumer)
-            with step("target.start"):
+            with self._step("target.start"):
                 consumer.start()
             self._run.archive.begin_attempt(consumer)
             self._consumer = self._run.archive.wrapped(consumer)
@@ -122,6 +132,12 @@ class Attempt:
                 self._with_snapshots(records)
             else:
                 self._without_snapshots(records)
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        """A step before the stream begins; a display says that it is under way."""
+        with step(name), self._run.progress.doing(_STEPS[name]):
+            yield
 
     def _tidy_letters(self) -> None:
         """Dead letters are those of the tables that there are, and under the names that these have."""
@@ -176,10 +192,10 @@ class Attempt:
     # --- sources whose snapshots the engine coordinates
 
     def _with_snapshots(self, records: list[TableRecord]) -> None:
-        with step("source.prepare"):
+        with self._step("source.prepare"):
             prepare_log(self._lifecycle, self._definition({}), self._working(records))
         gone = gone_tables(self._lifecycle)
-        with step("target.progress"):
+        with self._step("target.progress"):
             watermarks = find_watermarks(self._lifecycle, self._consumer, [*records, *gone])
         self._know_run()
         loads = isinstance(self._consumer, SnapshotLoader)
@@ -267,7 +283,7 @@ class Attempt:
             return False
         self._exit.callback(source.close)
         self._lifecycle.reads_tables_alone = source.reads_tables_alone
-        with step("source.connect"):
+        with self._step("source.connect"):
             start = source.initialize(self._run.saved_offset)
         self._keep_start(start, records)
         create_tables(self._lifecycle, self._consumer, records, watermarks, start)
@@ -293,7 +309,7 @@ class Attempt:
         stream = Stream(self._lifecycle, self._applier, schemas, watermarks, lanes, snapshots, maintenance, self._began)
         reader = self._source.create_reader(self._streamed(schemas), SourceContext(self._run), stream.emitter)
         self._exit.callback(reader.close)
-        with step("source.connect"):
+        with self._step("source.connect"):
             start = reader.initialize(self._run.saved_offset)
         if own:
             self._keep_start(start, records)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -54,6 +55,18 @@ def test_plain_lines_sum_up_at_every_interval_and_at_the_end(capsys: pytest.Capt
     display = PlainLines()
     display.close(view(FOLLOWING, lag=None))
     assert lines(capsys)[-1] == "streaming: 1 replicating, 1,234 rows/s, lag unknown"
+
+
+def test_a_long_start_says_what_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    display = PlainLines(interval_seconds=0)
+    starting = replace(view(TableView(ORDERS), phase="starting", lag=None), doing="starts the target")
+    for _ in range(2):
+        display.update(starting)
+    assert lines(capsys)[2:] == ["starting: 1 pending, 1,234 rows/s, lag unknown, starts the target"]
+    drawn = Console(file=io.StringIO(), force_terminal=True, width=120, height=20)
+    table = LiveTable(drawn)
+    table.close(starting)
+    assert "starts the target" in drawn.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_the_last_line_of_a_run_that_has_ended_speaks_of_no_lag(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +17,7 @@ from replicator_runtime.observability.redaction import redact
 from replicator_sdk import TableId
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from replicator_runtime.engine.run_state.last_errors import LastError
     from replicator_runtime.engine.views.source_view import SourceView
@@ -140,6 +141,7 @@ class RunView:
         silent_seconds: For how long a source that can be asked has neither answered nor been read; 0 while that is not long.
         is_failing: Whether the run as a whole fails now, or has: source, target or state do not answer, say.
         waiting_bytes: Bytes that were read and wait in memory.
+        doing: What the run waits for before its stream begins; empty afterwards.
     """
 
     phase: str
@@ -154,6 +156,7 @@ class RunView:
     read_lag_seconds: float | None = None
     source: SourceView | None = None
     silent_seconds: float = 0.0
+    doing: str = ""
 
 
 @dataclass(slots=True)
@@ -211,6 +214,7 @@ class Progress:
         self.applied_rows = 0
         self.phase = "starting"
         self.message = ""
+        self._doing = ""
         self._last_errors = LastErrors()
         self._source_error: Exception | None = None
         self.retried_error: Exception | None = None
@@ -241,6 +245,15 @@ class Progress:
     def set_phase(self, phase: str, message: str = "") -> None:
         """Name what the run as a whole is doing."""
         self.phase, self.message = phase, message
+
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        """While it is entered, `what` is what the run does before its stream begins: words for people."""
+        self._doing = what
+        try:
+            yield
+        finally:
+            self._doing = ""
 
     def set_table(self, table: TableId, state: TableState, error: Exception | None = None) -> None:
         """A table's state changed; `error` is why it fails."""
@@ -422,6 +435,7 @@ class Progress:
             read_lag,
             source,
             silent,
+            self._doing,
         )
 
     @property
