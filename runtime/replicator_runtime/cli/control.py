@@ -178,9 +178,9 @@ class _Wait:
             )
         if self._run_goes_on or self._pipeline is not None:
             return RetryableError(
-                f"the run that goes on has not begun {command} within {timeout:g} s; it was withdrawn and nothing was changed",
+                f"the run or command that goes on has not begun {command} within {timeout:g} s; it was withdrawn and nothing was changed",
                 code="RPL-1233",
-                hint="it copies, or reads a part of the log again, before it looks: wait for longer with --timeout, or do not wait with --no-wait",
+                hint="it copies, repairs, or reads a part of the log again, before it looks: wait for longer with --timeout, or do not wait with --no-wait",
             )
         return RetryableError(
             f"no run has begun {command} within {timeout:g} s; it was withdrawn and nothing was changed",

@@ -98,7 +98,7 @@ class Report:
         if error is None:
             self._close(None)
             return
-        if isinstance(error, (typer.Exit, typer.Abort, SystemExit, GeneratorExit)):
+        if isinstance(error, (typer.Exit, typer.Abort, typer.BadParameter, SystemExit, GeneratorExit)):
             return
         if isinstance(error, BrokenPipeError):  # `replicator … | head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

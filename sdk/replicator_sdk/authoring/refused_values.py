@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 from replicator_sdk.batch import Refusal
 from replicator_sdk.errors import DataError
 
+_MOST_ASKED = 200
+
 
 def convert_marked(
     convert: Callable[[pa.Array], pa.Array],
@@ -20,7 +22,8 @@ def convert_marked(
 ) -> tuple[pa.Array, Refusal | None]:
     """Returns `values` converted, with those NULL that cannot be, and which these are; None when there are none.
 
-    A column without such values is converted once. Otherwise halves are converted again and again, unless `lenient` converts all.
+    A column without such values is converted once. Otherwise halves are converted again and again, unless `lenient` converts all; and
+    up to 200 of the values each alone, for the reason: it names what each of them may be.
 
     Args:
         convert: Converts values one for one; raises `DataError` when it cannot convert one of them.
@@ -40,9 +43,21 @@ def convert_marked(
             pass
         else:
             mask = pc.and_(pc.is_null(found), pc.is_valid(values))
-            return found, Refusal(mask, first.code, first.message)
-    found, mask = _halved(convert, values, kind)
-    return found, Refusal(pa.array(mask), first.code, first.message)
+            return found, Refusal(mask, first.code, _reasons(convert, values.filter(mask), first))
+    found, places = _halved(convert, values, kind)
+    mask = pa.array(places)
+    return found, Refusal(mask, first.code, _reasons(convert, values.filter(mask), first))
+
+
+def _reasons(convert: Callable[[pa.Array], pa.Array], refused: pa.Array, first: DataError) -> str:
+    """Why these values are refused: each reason that one of them has, since one text is for all; of very many, that of the first one."""
+    found = {first.message: None}
+    for place in range(len(refused) if len(refused) <= _MOST_ASKED else 0):
+        try:
+            convert(refused.take(pa.array([place])))
+        except DataError as error:
+            found[error.message] = None
+    return "; or ".join(found)
 
 
 def _halved(

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replicator_runtime.cli.commands.checks.explain_row import _verdict
-from replicator_runtime.engine.verification.explained_row import ExplainedRow
-from replicator_sdk import Position, TableId, TableProgress
+from replicator_runtime.engine.verification.explained_row import ExplainedRow, _typed
+from replicator_sdk import Column, Position, TableId, TableProgress, TableSchema
+from replicator_sdk.datatype import UUID
+from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from tests.end_to_end.replicator import Ended, Replicator
 
@@ -80,15 +82,34 @@ def test_what_differs_is_named_and_values_are_shown_where_they_are_asked_for(rep
 def test_a_row_that_is_not_late_and_differs_is_an_error_with_a_next_step(tmp_path: Path, spark: SparkSession) -> None:
     path = tmp_path / "shop.db"
     run(path, "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT)", "INSERT INTO item VALUES (1, 'a'), (2, 'b')")
+    run(path, "CREATE TABLE other (id INTEGER PRIMARY KEY)")
     made = Replicator(tmp_path, ("sqlite", {"path": str(path)}))
     made.until_current()
     run(path, "UPDATE item SET name = 'c' WHERE id = 2")
     made.until_current()
     spark.sql(f"DELETE FROM delta.`{made.lake / 'main' / 'item'}` WHERE id = 1")
+    run(path, "INSERT INTO other VALUES (1)")  # the table's own last commit is older than the log then
+    made.until_current()
     ended = explained(made, "item", "id=1")
     assert (ended.status, ended.error["code"]) == (5, "RPL-5031"), ended.messages
     assert ended.envelope["data"]["verdict"] == "only the source has the row"
     assert "replicator verify" in ended.error["hint"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "d3d94468-02a4-4259-755d-38e6d163e820",
+        "D3D94468-02A4-4259-755D-38E6D163E820",
+        "d3d9446802a44259755d38e6d163e820",
+    ],
+)
+def test_a_uuid_is_the_same_however_it_is_written(given: str) -> None:
+    schema = TableSchema(TableId("s", "t"), (Column("id", UUID, nullable=False),), ("id",))
+    assert _typed(schema, {"id": given})["id"].as_py() == "d3d94468-02a4-4259-755d-38e6d163e820"
+    with pytest.raises(NeedsUserError) as refused:
+        _typed(schema, {"id": "d3d9446802a4"})
+    assert refused.value.code == "RPL-1283"
 
 
 def test_a_row_on_one_side_or_none_is_said_so() -> None:

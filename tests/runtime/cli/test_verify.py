@@ -11,6 +11,7 @@ import pytest
 
 from replicator_runtime.cli import reading
 from replicator_runtime.cli.commands.checks.repair import Repaired, Repairing
+from replicator_runtime.cli.commands.checks.verify import now_and_then
 from replicator_runtime.engine.verification.table_comparison import Comparison
 from replicator_runtime.engine.verification.verify import Verified
 from replicator_sdk import TableId
@@ -96,6 +97,26 @@ def test_an_unknown_table_is_refused_and_so_is_one_that_the_pipeline_leaves_out(
 
 def test_a_name_without_the_file_is_refused(refused: Refused, pipeline: Path) -> None:
     assert refused("shop", "--base", pipeline.parent / "state")["code"] == "RPL-1360"
+
+
+@pytest.mark.parametrize("other", ["--repair", "--show-keys"])
+def test_options_that_do_not_go_together_are_refused_as_such(
+    replicator: Replicator, pipeline: Path, other: str
+) -> None:
+    done = replicator("verify", pipeline, "--every", "1h", other)
+    assert done.exit_code == 2
+    assert "it goes without" in done.stderr
+    assert "RPL-" not in done.stderr
+
+
+def test_where_no_terminal_is_a_line_now_and_then_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, said = [0.0], list[str]()
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    note = now_and_then(said.append, 10)
+    for second in range(25):
+        clock[0] = float(second)
+        note(f"range {second}")
+    assert said == ["range 10", "range 20"]
 
 
 def test_a_table_that_fails_is_not_compared(replicator: Replicator, pipeline: Path) -> None:

@@ -58,3 +58,20 @@ def test_a_lenient_conversion_is_asked_once_and_need_not_be_able_to() -> None:
         values, refusal = convert_marked(Numbers(), texts, pa.int64(), function)
         assert refusal is not None
         assert (values.to_pylist(), refusal.indexes.tolist()) == ([1, None, None], [1])
+
+
+@pytest.mark.parametrize("is_lenient", [False, True])
+def test_the_reason_names_what_each_of_the_values_may_be(is_lenient: bool) -> None:
+    def convert(values: pa.Array) -> pa.Array:
+        for what in ("infinity", "-infinity"):
+            if what in values.to_pylist():
+                raise DataError(f"it holds {what}", code="RPL-3")
+        return values.cast(pa.int64())
+
+    def lenient(values: pa.Array) -> pa.Array:
+        return pa.array([None if "infinity" in v else int(v) for v in values.to_pylist()], pa.int64())
+
+    texts = pa.array(["1", "infinity", "2", "-infinity", "infinity"])
+    _, refusal = convert_marked(convert, texts, pa.int64(), lenient if is_lenient else None)
+    assert refusal is not None
+    assert (refusal.indexes.tolist(), refusal.what) == ([1, 3, 4], "it holds infinity; or it holds -infinity")

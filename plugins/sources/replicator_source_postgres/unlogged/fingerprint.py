@@ -9,7 +9,8 @@ from typing import Any
 
 from replicator_sdk.context import DeltaSourceContext
 
-_SHARDS = 64
+_SHARDS, _FORMER_SHARDS = 16, 64
+"""Documents of all tables, and how many an earlier release had: a multiple, so that what is one now was several."""
 _STATE_LOCK = threading.Lock()
 """Snapshots of several tables begin in several threads while the reader's thread checks others."""
 
@@ -120,46 +121,47 @@ class TableFingerprint:
 class FingerprintStore:
     """The fingerprints of all copied tables in state, by object identifier; safe from any thread.
 
-    Stored in a fixed number of documents, so that one table's change writes little and a start reads few.
+    Stored in a fixed number of documents, so that one table's change writes little and a start reads few. A document that does not
+    exist yet has what those of an earlier release have of its tables, which are not written any more.
     """
 
     def __init__(self, context: DeltaSourceContext) -> None:
         self._context = context
-        self._shards: dict[int, dict[int, TableFingerprint]] = {}
+        self._documents: dict[int, dict[str, Any]] = {}
 
     def get(self, oid: int) -> TableFingerprint | None:
         """The table's fingerprint; None when none was stored, as by an older release."""
         shard = oid % _SHARDS
-        if shard not in self._shards:
-            self._shards[shard] = self._load(shard)
-        return self._shards[shard].get(oid)
+        if shard not in self._documents:
+            self._documents[shard] = self._load(shard)
+        found = self._documents[shard].get(str(oid))
+        return None if found is None else TableFingerprint.from_json(found)
 
     def put(self, oid: int, fingerprint: TableFingerprint) -> None:
         """Store it; durable when this returns."""
         with _STATE_LOCK:
-            shard = oid % _SHARDS
-            kept = self._load(shard)
-            kept[oid] = fingerprint
-            self._store(shard, kept)
-        self._shards[shard] = kept
+            document = self._load(oid % _SHARDS)
+            document[str(oid)] = fingerprint.to_json()
+            self._store(oid % _SHARDS, document)
 
     def forget(self, oid: int) -> None:
         """The table is gone; durable when this returns. Nothing happens when none is stored."""
         with _STATE_LOCK:
-            shard = oid % _SHARDS
-            kept = self._load(shard)
-            if kept.pop(oid, None) is not None:
-                self._store(shard, kept)
-        self._shards[shard] = kept
+            document = self._load(oid % _SHARDS)
+            if document.pop(str(oid), None) is not None:
+                self._store(oid % _SHARDS, document)
 
-    def _load(self, shard: int) -> dict[int, TableFingerprint]:
-        stored = json.loads(self._context.get_state(_key(shard)) or b"{}")
-        return {int(oid): TableFingerprint.from_json(value) for oid, value in stored.items()}
+    def _load(self, shard: int) -> dict[str, Any]:
+        content = self._context.get_state(_key(shard))
+        if content is not None:
+            return dict(json.loads(content))
+        former = (self._context.get_state(f"postgres-origins-{n}") for n in range(shard, _FORMER_SHARDS, _SHARDS))
+        return {oid: found for content in former for oid, found in json.loads(content or b"{}").items()}
 
-    def _store(self, shard: int, kept: dict[int, TableFingerprint]) -> None:
-        value = {str(oid): fingerprint.to_json() for oid, fingerprint in sorted(kept.items())}
-        self._context.put_state(_key(shard), json.dumps(value).encode())
+    def _store(self, shard: int, document: dict[str, Any]) -> None:
+        self._context.put_state(_key(shard), json.dumps(document).encode())
+        self._documents[shard] = document
 
 
 def _key(shard: int) -> str:
-    return f"postgres-origins-{shard}"
+    return f"postgres-fingerprints-{shard}"

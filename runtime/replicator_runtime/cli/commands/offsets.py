@@ -120,7 +120,7 @@ def rewind(
 
     Shows for each table the position it has, the one it goes back to, and its rows; the next run reads the log again from there.
     Nothing is changed when a table's version, a file or the source's log is gone. Refused while a run goes on, and for targets
-    without earlier versions (all but Delta). When it is interrupted, the next run, or the command again, finishes it. Example:
+    without earlier versions (all but Delta and Iceberg). When it is interrupted, the next run, or the command again, finishes it. Example:
     replicator rewind pipeline.json --time 2026-01-31T08:00:00Z
     """
     with Report("rewind", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 register("engine.runs.before_save", "engine.runs.saved")
 _MOST_RANGES = 100
+_MOST_OF_A_COPY = 20
 
 
 class KnownRuns:
@@ -38,7 +39,8 @@ class KnownRuns:
         self._store, self._epoch = store, epoch
         self._lock = threading.RLock()
         self._ranges: list[tuple[int, int]] = []
-        self._copies: dict[str, int] = {}
+        self._copies: dict[str, list[int]] = {}
+        self._asked: dict[str, int] = {}
 
     @property
     def has_own(self) -> bool:
@@ -51,24 +53,38 @@ class KnownRuns:
             return self._loaded()[-1][1] >= self._epoch
 
     def has(self, epoch: int, copy_id: str) -> bool:
-        """Whether the run with this epoch, which wrote the table with this copy, is known.
+        """Whether the run with this epoch, which wrote the table with this copy last, is known.
 
         Raises:
             ReplicatorError: As the state's store fails.
         """
         with self._lock:
             ranges = self._loaded()
-            return any(first <= epoch <= last for first, last in ranges) or self._copies.get(copy_id) == epoch
+            known = any(first <= epoch <= last for first, last in ranges) or epoch in self._copies.get(copy_id, ())
+            if known:
+                self._asked[copy_id] = epoch
+            return known
 
     def add_copies(self, copy_ids: Collection[str]) -> None:
         """This run may write the tables with these copies, which it has asked: durable when this returns.
+
+        It may also write nothing, so that the commit before stays the last one and its run has to be known.
 
         Raises:
             ReplicatorError: As the state's store fails.
         """
         with self._lock:
-            if any(not self.has(self._epoch, copy_id) for copy_id in copy_ids):
-                self._save(self._loaded(), {**self._copies, **dict.fromkeys(copy_ids, self._epoch)})
+            if self.has_own:
+                return
+            added = {c: [*self._last(c), self._epoch] for c in copy_ids if self._epoch not in self._copies.get(c, ())}
+            if added:
+                self._save(self._loaded(), {**self._copies, **added})
+
+    def _last(self, copy_id: str) -> list[int]:
+        """The runs of commands of which one may have made the table's last commit: a single one where the table was asked."""
+        kept = self._copies.get(copy_id, [])
+        asked = self._asked.get(copy_id)
+        return kept[1 - _MOST_OF_A_COPY :] if asked is None else [epoch for epoch in kept if epoch == asked]
 
     def add(self, copy_ids: Container[str]) -> None:
         """This run may write tables from now on: durable when this returns. Called again it does nothing.
@@ -91,10 +107,11 @@ class KnownRuns:
             if len(added) > _MOST_RANGES:
                 added[:2] = [(added[0][0], added[1][1])]
             failpoint("engine.runs.before_save")
-            self._save(added, {copy_id: epoch for copy_id, epoch in self._copies.items() if copy_id in copy_ids})
+            kept = {copy_id: self._last(copy_id) for copy_id in self._copies if copy_id in copy_ids}
+            self._save(added, {copy_id: epochs for copy_id, epochs in kept.items() if epochs})
             failpoint("engine.runs.saved")
 
-    def _save(self, ranges: list[tuple[int, int]], copies: dict[str, int]) -> None:
+    def _save(self, ranges: list[tuple[int, int]], copies: dict[str, list[int]]) -> None:
         content = {**head(WRITERS), "epochs": ranges, "copies": copies}
         self._store.put(WRITERS, json.dumps(content).encode())
         self._ranges, self._copies = ranges, copies
@@ -109,6 +126,6 @@ class KnownRuns:
         return self._ranges
 
 
-def _parsed(document: Any) -> tuple[list[tuple[int, int]], dict[str, int]]:
+def _parsed(document: Any) -> tuple[list[tuple[int, int]], dict[str, list[int]]]:
     epochs = [(int(first), int(last)) for first, last in document["epochs"]]
-    return epochs, {str(copy_id): int(epoch) for copy_id, epoch in document["copies"].items()}
+    return epochs, {str(copy_id): list(map(int, epochs)) for copy_id, epochs in document["copies"].items()}

@@ -75,7 +75,7 @@ def _transitions(
 # What an earlier run stored may be any state, and errors come in any state: most causes are allowed in all of them.
 _PARTS: tuple[tuple[Transition, ...], ...] = (
     _transitions(Cause.TAKE_IN, (None,), (_PENDING,), "preparation stream slices"),
-    _transitions(Cause.BEGIN_ATTEMPT, _KNOWN, (_PENDING, _REPLICATING, _FAILING, _PAUSED), "attempt"),
+    _transitions(Cause.BEGIN_ATTEMPT, _KNOWN, (_PENDING, _REPLICATING, _FAILING, _PAUSED), "attempt preparation"),
     _transitions(Cause.BEGIN_COPY, (_PENDING, _FAILING), (_SNAPSHOTTING,), "snapshot"),
     _transitions(Cause.END_COPY, (_SNAPSHOTTING,), (_REPLICATING,), "snapshot"),
     _transitions(Cause.FIND_COPIED, (_PENDING, _FAILING), (_REPLICATING,), "preparation"),

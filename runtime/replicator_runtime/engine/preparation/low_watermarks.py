@@ -13,7 +13,7 @@ from replicator_runtime.engine.run_state.attempt_end import Rejoin
 from replicator_runtime.engine.run_state.error_policy import error_of_table
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import BatchConsumer, Position
-from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.errors import FencedError, NeedsUserError
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
@@ -41,38 +41,42 @@ def find_watermarks(
         _forget_dropped(lifecycle, consumer, records)
     settled, lifecycle.settled_watermarks = lifecycle.settled_watermarks, {}
     asked = [record for record in records if lifecycle.may_join(record)]
+    tables = {record.table for record in asked}
+    others = [record for record in records if record.table not in tables]
     with ThreadPoolExecutor(lifecycle.run.limits.parallel_tables, thread_name_prefix="watermark") as pool:
         found = list(pool.map(lambda record: _outcome(lifecycle, consumer, record, settled.get(record.table)), asked))
+        unknown = list(pool.map(lambda record: _is_of_unknown_run(lifecycle, consumer, record), others))
     for number, (record, outcome) in enumerate(zip(asked, found, strict=True)):
         if isinstance(outcome, Exception) and record.fails_in_lane:
             found[number] = _watermark_of_failing(lifecycle, record, outcome)
         elif isinstance(outcome, Exception):
             lifecycle.fail(record, outcome)
-    if isinstance(consumer, BatchConsumer):
-        _copy_stopped(lifecycle, consumer, [record for record in records if record not in asked])
+    for record in (record for record, is_unknown in zip(others, unknown, strict=True) if is_unknown):
+        lifecycle.copy_again(record)
+        lifecycle.begin_attempt([record])  # it fails as before, until it can be copied
     return {
         r.table: watermark for r, watermark in zip(asked, found, strict=True) if isinstance(watermark, TableWatermark)
     }
 
 
-def _copy_stopped(lifecycle: TableLifecycle, consumer: BatchConsumer, records: list[TableRecord]) -> None:
-    """Have those of the tables that take no changes now copied again whose state is older than they are."""
-    for record in records:
-        if record.snapshot is not None and record.snapshot.done and _is_of_unknown_run(lifecycle, consumer, record):
-            lifecycle.copy_again(record)
-
-
-def _is_of_unknown_run(lifecycle: TableLifecycle, consumer: BatchConsumer, record: TableRecord) -> bool:
+def _is_of_unknown_run(lifecycle: TableLifecycle, consumer: EventConsumer, record: TableRecord) -> bool:
     """As `may_lack_letters`, of a table that is not written now; a process asks once, before it may write tables.
 
-    Where the target or the letters do not say, the table goes on: who resumes it finds what is damaged.
+    Where the target or the letters do not say, the table goes on: what resumes it finds what is damaged.
+
+    Raises:
+        FencedError: When a newer run took over.
     """
     run = lifecycle.run
-    if run.known_runs.has_own:
+    if not isinstance(consumer, BatchConsumer) or run.known_runs.has_own or record.snapshot is None:
         return False
     try:
+        if not (record.snapshot.done and run.letters.may_have(record.copy_id)):
+            return False
         progress = consumer.progress(record.table)
         return progress is not None and may_lack_letters(run, record, progress)
+    except FencedError:
+        raise
     except Exception as error:  # noqa: BLE001 - no fault of a table that is left alone stops it, or others
         log.info("table.not_asked", table=str(record.table), code=getattr(error, "code", ""))
         return False

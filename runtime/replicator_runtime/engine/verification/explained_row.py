@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +14,10 @@ import pyarrow.compute as pc
 from replicator_runtime.dead_letter import key_texts
 from replicator_runtime.engine.control.table_names import find_table
 from replicator_runtime.engine.letters.letter_file import open_letters
+from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk import Position
+from replicator_sdk.datatype import UUID as UUID_TYPE
+from replicator_sdk.datatype import DataType
 from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
@@ -22,7 +26,15 @@ if TYPE_CHECKING:
     from replicator_runtime.dead_letter import Letter
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_runtime.engine.verification.reading import Reading
-    from replicator_sdk import Refusal, SnapshotChunk, TableId, TableProgress, TableSchema, TableSnapshot, TableVersion
+    from replicator_sdk import (
+        Refusal,
+        SnapshotChunk,
+        TableId,
+        TableProgress,
+        TableSchema,
+        TableSnapshot,
+        TableVersion,
+    )
 
 _AT_ONCE = 4
 
@@ -41,7 +53,7 @@ class ExplainedRow:
         version: The target's version that was read.
         progress: What that version's commit says.
         differing: The columns whose values differ; empty when the row is equal, or is on one side only.
-        is_late: Whether the target's version is of an earlier position than the source's row.
+        is_late: Whether the target may lack changes up to the position of the source's row.
         letter: The row's dead letter; None when it was not put aside.
     """
 
@@ -85,7 +97,7 @@ def explain_row(reading: Reading, name: str, key: Mapping[str, str]) -> Explaine
             hint="`replicator verify NAME TABLE` compares all of its rows",
             table=str(record.table),
         )
-    wanted = _typed(record.schema, key)
+    wanted, reached = _typed(record.schema, key), _reached(reading, record)
     target, reader = reading.table_reader(), reading.snapshot_reader()
     try:
         version = target.open(record.schema)
@@ -109,9 +121,19 @@ def explain_row(reading: Reading, name: str, key: Mapping[str, str]) -> Explaine
         version.name,
         version.progress,
         differing,
-        version.progress.position < Position(position),
+        max(version.progress.position, reached or version.progress.position) < Position(position),
         _letter(reading, record, wanted),
     )
+
+
+def _reached(reading: Reading, record: TableRecord) -> Position | None:
+    """Up to where the table has all changes although its own last commit is older; None where only that says so.
+
+    To be asked before the target's version is opened.
+    """
+    saved = reading.saved_offset()
+    works = record.state is TableState.REPLICATING and record.pause is None and not reading.is_rewinding()
+    return None if saved is None or not works else Position(saved)
 
 
 def _typed(schema: TableSchema, key: Mapping[str, str]) -> dict[str, pa.Scalar]:
@@ -129,10 +151,8 @@ def _typed(schema: TableSchema, key: Mapping[str, str]) -> dict[str, pa.Scalar]:
         )
     found = {}
     for name in schema.primary_key:
-        kind = schema[name].type.arrow
         try:
-            binary = pa.types.is_binary(kind)
-            found[name] = pa.scalar(bytes.fromhex(key[name]), kind) if binary else pa.scalar(key[name]).cast(kind)
+            found[name] = _scalar(key[name], schema[name].type)
         except (pa.ArrowException, ValueError):
             raise NeedsUserError(
                 f"what is given for {name} is no {schema[name].type}",
@@ -141,6 +161,15 @@ def _typed(schema: TableSchema, key: Mapping[str, str]) -> dict[str, pa.Scalar]:
                 table=str(schema.table),
             ) from None
     return found
+
+
+def _scalar(text: str, kind: DataType) -> pa.Scalar:
+    """The value that is written as `text`."""
+    if pa.types.is_binary(kind.arrow):
+        return pa.scalar(bytes.fromhex(text), kind.arrow)
+    if kind == UUID_TYPE:
+        return pa.scalar(str(UUID(text)), kind.arrow)
+    return pa.scalar(text).cast(kind.arrow)
 
 
 def _at_target(

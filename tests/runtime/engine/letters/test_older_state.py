@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,10 +13,15 @@ from hypothesis import strategies as st
 
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.letters.known_runs import KnownRuns
+from replicator_runtime.engine.lifecycle.restored_tables import may_lack_letters
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.run_state.open_run import open_run
+from replicator_runtime.engine.run_state.plugin_contexts import TargetContext
+from replicator_sdk import BatchConsumer
 from replicator_state import ReplicatorDirectory
 from replicator_state.state_store import StateValue
+from tests.follows import follows
+from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.letters.test_renamed_letters import aside, command, refusing, shop
 from tests.runtime.engine.test_run import Host
 
@@ -186,12 +192,62 @@ def test_a_table_that_fails_at_the_first_start_is_copied_again_once_it_works(
     assert aside(refusing) == {"items": 2}
 
 
+@follows("RPL-4118")
+def test_a_table_whose_deletes_are_left_out_stays_until_it_is_copied_on_request(refusing: Shop) -> None:
+    refusing.document["tables"] = [{"table": "items", "dmlBlacklist": ["DELETE"]}]
+    refusing.run()
+    put_back = _backup(refusing)
+    refusing.sql("INSERT INTO items VALUES (3, 'L')", "DELETE FROM items WHERE id = 1")
+    refusing.run()
+    put_back()
+    with structlog.testing.capture_logs() as said:
+        refusing.run()
+    assert [entry["code"] for entry in said if entry.get("code") in ("RPL-4117", "RPL-4118")] == ["RPL-4118"]
+    assert [row["id"] for row in in_memory_target.STORAGE.rows("items")] == [1]
+    command(refusing, "table.resync", tables=["items"], inPlace=True)
+    refusing.run()
+    assert aside(refusing) == {"items": 2}
+    assert in_memory_target.STORAGE.rows("items") == []
+
+
 def test_a_damaged_file_of_the_known_runs_has_nothing_copied_again(refusing: Shop, tmp_path: Path) -> None:
     refusing.sql("INSERT INTO items VALUES (3, 'L')")
     refusing.run()
     [newest] = [file for file in (tmp_path / "state").rglob("*engine-writers*") if file.suffix != ".previous"]
     newest.write_bytes(b"damaged")
     assert _copied_again(refusing) == []
+
+
+def test_commands_that_find_nothing_to_do_have_nothing_copied_again(refusing: Shop) -> None:
+    for writes in (True, False, False):
+        with open_run(build_pipeline(refusing.document, host=Host())) as opened:  # type: ignore[arg-type]
+            opened.table_store.load()
+            [record] = [r for r in opened.table_store.records.values() if r.table.table == "items"]
+            consumer = opened.pipeline.target.create_consumer(TargetContext(opened))
+            assert isinstance(consumer, BatchConsumer)
+            progress = consumer.progress(record.table)
+            assert progress is not None
+            assert not may_lack_letters(opened, record, progress)
+            opened.known_runs.add_copies([record.copy_id])
+            if writes:
+                in_memory_target.STORAGE.tables[record.table].progress = replace(progress, epoch=opened.epoch)
+    assert _copied_again(refusing) == []
+
+
+@given(st.lists(st.sampled_from(["run", "command", "idle command", "asks nothing", "lease"]), max_size=200), st.data())
+def test_the_run_of_the_last_commit_is_known_and_what_is_kept_is_bounded(kinds: list[str], data: st.DataObject) -> None:
+    store, last = _OneValue(), 0
+    for epoch, kind in enumerate(kinds, 1):
+        runs = KnownRuns(store, epoch)  # type: ignore[arg-type]
+        if kind in ("run", "command", "idle command"):
+            assert runs.has(last, "c")
+            runs.add({"c"}) if kind == "run" else runs.add_copies(["c", "gone"])
+        if kind in ("run", "command") and data.draw(st.booleans()):
+            last = epoch
+        if kind == "asks nothing" and kinds[: epoch - 1][-10:].count(kind) < 10:
+            runs.add_copies(["d"])
+    assert KnownRuns(store, len(kinds) + 1).has(last, "c")  # type: ignore[arg-type]
+    assert len(store.value or b"") < 4000
 
 
 @given(st.lists(st.sampled_from(["add", "copy", ""]), min_size=1, max_size=300))

@@ -99,9 +99,9 @@ def _print(report: Report, found: ExplainedRow, *, show_values: bool) -> None:
             ("target", str(progress.position), found.version, progress.last_sequence, progress.batch),
         ],
     )
-    if found.is_late:
+    if found.is_late and not found.is_same:
         report.note(
-            "the target's version is of an earlier position: the next commit may change the row; give the command again after it"
+            "the target's version is of an earlier position, so that a change of the row may be on its way: give the command again once a run has gone on"
         )
     if found.letter is not None:
         letter = found.letter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -13,13 +14,15 @@ from replicator_runtime.cli.report import Report
 from replicator_runtime.observability.next_steps import Subject, only
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from replicator_runtime.cli.commands.checks.repair import Repaired
     from replicator_runtime.engine.verification.verify import Verified
     from replicator_sdk import TableId
 
 KEYS_SHOWN = 20
+_NOTE_SECONDS: Final = 10.0
+"""Where no terminal is, as in a log, one line in so many seconds says how far a comparison is."""
 VERIFY_SECONDS: Final = 120.0
 Tables = Annotated[
     list[str] | None,
@@ -93,7 +96,7 @@ def verify(
         from replicator_runtime.engine.verification.table_comparison import Settings
         from replicator_runtime.engine.verification.verify import verify as compare
 
-        shown = report.note if sys.stderr.isatty() else _say_nothing
+        shown = report.note if sys.stderr.isatty() else now_and_then(report.note)
         pace = None if rate is None else Throttle(rate)
         settings = Settings(timeout, KEYS_SHOWN if show_keys else 0, shown, pace)
 
@@ -114,8 +117,17 @@ def verify(
         raise typer.Exit(signal)
 
 
-def _say_nothing(text: str) -> None:
-    """Where no person looks on."""
+def now_and_then(say: Callable[[str], None], seconds: float = _NOTE_SECONDS) -> Callable[[str], None]:
+    """`say`, but for what comes within so many seconds after the beginning or after what was said last."""
+    last = time.monotonic()
+
+    def note(text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= seconds:
+            last = time.monotonic()
+            say(text)
+
+    return note
 
 
 def _print(report: Report, found: list[Verified], done: Mapping[TableId, Repaired]) -> None:

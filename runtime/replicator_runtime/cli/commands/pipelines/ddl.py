@@ -56,7 +56,8 @@ def print_changes(report: Report, waiting: Sequence[Mapping[str, Any]]) -> None:
     for change in waiting:
         if change["onlyApproved"]:
             report.line(f"{change['id']} cannot be rejected: {change['onlyApproved']}")
-    report.note("Next: `replicator ddl approve NAME ID`, or `replicator ddl reject NAME ID`")
+    rejected = "" if all(c["onlyApproved"] for c in waiting) else ", or `replicator ddl reject NAME ID`"
+    report.note(f"Next: `replicator ddl approve NAME ID`{rejected}")
 
 
 @app.command("approve")

@@ -29,9 +29,11 @@ def heal(pipeline: PipelineFile, yes: Yes = False, as_json: AsJson = False, debu
         def ask(plan: HealPlan) -> None:
             """Say what will be done, and ask."""
             report.note(f"the log after {plan.after} is lost: {plan.lost.code}: {plan.lost.message}")
-            report.note(f"compared, and written where they differ: {', '.join(map(str, plan.compared)) or 'no table'}")
+            report.note(
+                f"will be compared, and written where they differ: {', '.join(map(str, plan.compared)) or 'no table'}"
+            )
             for table, why in plan.copied:
-                report.note(f"{table} is copied again by the next run: {why}")
+                report.note(f"{table} will be copied again by the next run: {why}")
             if not yes:
                 confirm("what changed in between is known by its end only")
 
