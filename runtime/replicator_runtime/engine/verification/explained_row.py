@@ -133,7 +133,8 @@ def _reached(reading: Reading, record: TableRecord) -> Position | None:
     """
     saved = reading.saved_offset()
     works = record.state is TableState.REPLICATING and record.pause is None and not reading.is_rewinding()
-    return None if saved is None or not works else Position(saved)
+    is_selected = reading.pipeline.selection.matches(record.table) is not None
+    return Position(saved) if saved is not None and works and is_selected else None
 
 
 def _typed(schema: TableSchema, key: Mapping[str, str]) -> dict[str, pa.Scalar]:
