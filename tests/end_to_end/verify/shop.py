@@ -92,8 +92,8 @@ class Shop:
         assert errors == []
 
     def verify(self, *arguments: str) -> Ended:
-        """`replicator verify`."""
-        return self.replicator.start_command("verify", str(self.replicator.pipeline), *arguments).wait()
+        """`replicator verify`, which may take minutes beside other tests: Spark begins cold, here and in the run that repairs."""
+        return self.replicator.start_command("verify", str(self.replicator.pipeline), *arguments).wait(900)
 
     def wait_until_replicating(self) -> None:
         """Wait until a run that goes on has copied all tables."""

@@ -39,6 +39,7 @@ def repair(shop: Shop, *arguments: str) -> dict[str, Any]:
     return dict(compared(ended))
 
 
+@pytest.mark.timeout(1800)
 def test_damage_is_repaired_exactly_while_a_run_goes_on_and_all_tables_are_written(
     shop: Shop, spark: SparkSession
 ) -> None:
