@@ -121,7 +121,7 @@ def explain_row(reading: Reading, name: str, key: Mapping[str, str]) -> Explaine
         version.name,
         version.progress,
         differing,
-        max(version.progress.position, reached or version.progress.position) < Position(position),
+        all(up_to < Position(position) for up_to in (version.progress.position, reached) if up_to is not None),
         _letter(reading, record, wanted),
     )
 
