@@ -10,18 +10,14 @@ from pydantic import Field, field_validator, model_validator
 
 from replicator_sdk.config import OutOfRange, PluginConfig, SettingEdit
 from replicator_sdk.discovery.assessment import Severity
+from replicator_sdk.row_versions import END_SEQUENCE, IS_CURRENT, SEQUENCE, VALID_FROM, VALID_TO
 
-SEQUENCE: Final = "sequence_num"
 SOURCE_TIMESTAMP: Final = "source_timestamp"
 IS_DELETED: Final = "is_deleted"
 BATCH_ID: Final = "batch_id"
 OPERATION: Final = "op"
 TOMBSTONE: Final = "tombstone"
 """As `IS_DELETED`, for a tombstone key that is a text; no setting names it."""
-VALID_FROM: Final = "valid_from"
-VALID_TO: Final = "valid_to"
-IS_CURRENT: Final = "is_current"
-END_SEQUENCE: Final = "end_sequence_num"
 VERSION_COLUMNS: Final = (VALID_FROM, VALID_TO, IS_CURRENT, END_SEQUENCE)
 """Those of the mode `scd2`; no setting names them."""
 METADATA_COLUMNS: Final = (SEQUENCE, BATCH_ID, OPERATION, IS_DELETED, TOMBSTONE, SOURCE_TIMESTAMP, *VERSION_COLUMNS)

@@ -14,6 +14,7 @@ from replicator_sdk.distributed.stopping import StoppableReader, never
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
+from replicator_sdk.row_versions.version_columns import now
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import TableProgress
@@ -29,7 +30,6 @@ from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.schema.types import Layout
 from replicator_target_delta.table import Attempt, TargetTable
-from replicator_target_delta.versions.version_columns import now
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,10 +9,12 @@ import pyarrow as pa
 from replicator_sdk.authoring.table_ownership import TableRecord
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import NeedsUserError, SchemaDriftError
-from replicator_sdk.merge_on_read import latest_rows
+from replicator_sdk.merge_on_read import free_name, latest_rows
+from replicator_sdk.merge_on_read.keys import WrittenKeys
+from replicator_sdk.row_versions import END_SEQUENCE
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import TableProgress, TableReader, TableVersion
-from replicator_target_delta.config import END_SEQUENCE, IS_DELETED, DeltaConfig
+from replicator_target_delta.config import IS_DELETED, DeltaConfig
 from replicator_target_delta.jvm_classes import DELTA, JvmClasses
 from replicator_target_delta.location import table_path
 from replicator_target_delta.log.table_state import State
@@ -23,8 +25,6 @@ from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.schema.types import logical_arrow_type, spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
 _VERSIONED = ("file_name", "row_index")
@@ -61,8 +61,8 @@ class DeltaTableReader(TableReader):
                 hint="copy it again by `replicator table resync NAME TABLE`",
             )
         form = form_of(self._config, schema)
-        if form.tombstone_is_sent:
-            raise _hides_rows(schema, form)
+        if form.keys is not None and form.keys.tombstone_is_sent:
+            raise _hides_rows(schema, form.keys)
         if not TableDefinition(state.metadata).matches(schema, form):
             raise SchemaDriftError(
                 "the table at the target has other columns or types than the source's",
@@ -84,9 +84,9 @@ class DeltaTableReader(TableReader):
         rows = reader.load(path)
         place = rows.metadataColumn("_metadata")
         written = sql.xxhash64(*(place[part] for part in _VERSIONED))
-        if form.definition is not None:
-            name = _free_name(rows.columns)
-            rows = latest_rows(rows.withColumn(name, written), form.definition)
+        if form.keys is not None:
+            name = free_name(rows.columns, "_written")
+            rows = latest_rows(rows.withColumn(name, written), form.keys.definition)
             return rows.select(*(rows[_quoted(column)] for column in schema.names), rows[_quoted(name)])
         if form.has_versions:
             rows = rows.where(rows[_quoted(form.names[END_SEQUENCE])].isNull())
@@ -109,15 +109,9 @@ class DeltaTableReader(TableReader):
         return table_path(self._config.path, table)
 
 
-def _free_name(taken: Sequence[str]) -> str:
-    """A name that no column has, also not in another case."""
-    return "_" * (1 + max(map(len, taken)))
-
-
-def _hides_rows(schema: TableSchema, form: TableForm) -> NeedsUserError:
-    assert form.definition is not None
+def _hides_rows(schema: TableSchema, keys: WrittenKeys) -> NeedsUserError:
     return NeedsUserError(
-        f"readers of the table do not see the rows that the source itself marks as deleted by column {form.definition.tombstone_key!r},"
+        f"readers of the table do not see the rows that the source itself marks as deleted by column {keys.tombstone!r},"
         " so it does not equal the source's",
         code="RPL-3418",
         table=str(schema.table),

@@ -22,7 +22,8 @@ from replicator_sdk.schema import Column, TableSchema
 from replicator_target_iceberg.arrangement.definition import new_partitioning, new_sorting
 from replicator_target_iceberg.config import MAIN, CatalogType, IcebergConfig, Mode
 from replicator_target_iceberg.naming import local_path
-from replicator_target_iceberg.schema.definition import new_schema, own_names
+from replicator_target_iceberg.schema.definition import new_schema
+from replicator_target_iceberg.schema.table_form import TableForm, form_of
 from replicator_target_iceberg.schema.types import iceberg_type
 
 _NOTES: Final[dict[DataType, str]] = {
@@ -106,13 +107,35 @@ class IcebergAssessor(TableAssessor):
     def assess_table(self, schema: TableSchema) -> TableAssessment:
         """How each column arrives, and which names Spark cannot hold beside each other."""
         columns = tuple(self._column(column) for column in schema.columns)
-        twins = self._twins(schema)
-        arranged = [] if twins else self._arranged(schema)
-        return TableAssessment(schema.table, columns, (*twins, *arranged, *self._keyless(schema)))
+        try:
+            form = form_of(self._config, schema)
+        except NeedsUserError as error:
+            return TableAssessment(schema.table, columns, (_impossible(schema, error),))
+        twins = self._twins(schema, form)
+        arranged = [] if twins else self._arranged(schema, form)
+        moving = self._partitioned_otherwise(schema, form)
+        return TableAssessment(schema.table, columns, (*twins, *arranged, *moving, *self._keyless(schema)))
 
-    def _arranged(self, schema: TableSchema) -> list[Finding]:
+    def _partitioned_otherwise(self, schema: TableSchema, form: TableForm) -> list[Finding]:
+        """What follows where the rows of a key may be in several partitions."""
+        terms = self._config.partitioning_of(schema.table) or ()
+        others = sorted({term.column for term in terms} - set(schema.primary_key))
+        if form.keys is None or not others:
+            return []
+        return [
+            Finding(
+                "partitions_of_other_columns",
+                Severity.WARNING,
+                f"the table is partitioned by {', '.join(map(repr, others))}, which the key does not have",
+                "a row and what replaces or deletes it may be in several partitions: compaction keeps both, and the table grows",
+                "partition by columns of the key, or have the source log whole rows and partition by columns that do not change",
+                table=schema.table,
+            )
+        ]
+
+    def _arranged(self, schema: TableSchema, form: TableForm) -> list[Finding]:
         """What keeps a new table from having the partitions and the sort order of the settings."""
-        columns, name, table = new_schema(schema, self._config.mode), str(schema.table), schema.table
+        columns, name, table = new_schema(schema, form), str(schema.table), schema.table
         try:
             new_partitioning(columns, self._config.partitioning_of(table) or (), name)
             new_sorting(columns, self._config.sorting_of(table), name)
@@ -135,8 +158,8 @@ class IcebergAssessor(TableAssessor):
         support = Support.PARTIAL if note else Support.YES
         return ColumnAssessment(column.name, column.source_type, _text(iceberg_type(column.type)), support, note)
 
-    def _twins(self, schema: TableSchema) -> list[Finding]:
-        names = [*schema.names, *own_names(self._config.mode)]
+    def _twins(self, schema: TableSchema, form: TableForm) -> list[Finding]:
+        names = [*schema.names, *form.own_names]
         counted = Counter(name.lower() for name in names)
         return [
             Finding(
@@ -174,6 +197,13 @@ _NOT_THERE: Final = Finding(
     "a cluster does not make changes of large tables faster; in the mode append `replicator verify` does not compare the tables",
     "use the target delta where that is needed",
 )
+
+
+def _impossible(schema: TableSchema, error: NeedsUserError) -> Finding:
+    what = "the table stops before its first row"
+    return Finding(
+        "mode_impossible", Severity.ERROR, error.message, what, error.hint, table=schema.table, code=error.code
+    )
 
 
 def _on_disk(root: Path) -> list[Finding]:

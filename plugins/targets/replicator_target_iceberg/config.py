@@ -11,6 +11,8 @@ from pydantic import Field, field_validator, model_validator
 
 from replicator_sdk.config import OutOfRange, PluginConfig, Secret, SettingEdit
 from replicator_sdk.discovery.assessment import Severity
+from replicator_sdk.merge_on_read import PRIMARY_KEY, TOMBSTONE_KEY, TOMBSTONE_STRING_KEY_VALUE, WATERMARK_KEY
+from replicator_sdk.row_versions import VERSION_END_KEY
 from replicator_sdk.schema import TableId
 from replicator_target_iceberg.arrangement.terms import PartitionTerm, SortTerm, partition_terms, sort_terms
 
@@ -39,6 +41,10 @@ class Mode(enum.StrEnum):
     """The source's rows as they are now."""
     APPEND = "append"
     """Every change, as a row of its own."""
+    MERGE_ON_READ = "merge-on-read"
+    """Every change as a row; readers take the latest row of each key."""
+    SCD2 = "scd2"
+    """Every version of a row as a row, with the time from which and to which it was valid."""
 
 
 class Coordinator(enum.StrEnum):
@@ -57,9 +63,21 @@ class DropTables(enum.StrEnum):
     """It is deleted with its files."""
 
 
-_NOT_YET: Final = ("merge-on-read", "scd2")
 _LONGEST_MS: Final = 3_600_000  # files that wait longer could be taken for orphans
 _BY_SETTING: Final = {"format-version": "formatVersion", "write.target-file-size-bytes": "targetFileBytes"}
+OWN_TOMBSTONE: Final = "replicator.tombstone-key-is-own"
+"""The property that every merge-on-read table of this target has. By it maintenance, which does not know the source's columns, sees
+whether the tombstone key is one of them.
+"""
+KEY_PROPERTIES: Final = (
+    PRIMARY_KEY,
+    WATERMARK_KEY,
+    TOMBSTONE_KEY,
+    TOMBSTONE_STRING_KEY_VALUE,
+    OWN_TOMBSTONE,
+    VERSION_END_KEY,
+)
+"""The table properties that say by which keys a table with several rows of a key is read."""
 _PARQUET: Final = "write.parquet."
 # What is written by other rules here: a property that says something else would not be true of this target's files.
 _NOT_FOLLOWED: Final = (
@@ -86,9 +104,17 @@ _SAME_TABLES: Final = SettingEdit(
     Severity.WARNING,
 )
 
+IS_DELETED: Final = "_is_deleted"
+"""The tombstone key of tables in the mode `merge-on-read` where the settings name none."""
 MAIN: Final = "main"
 """The branch that every table has, and that readers see who name none."""
 
+_OTHER_KEYS: Final = SettingEdit(
+    "each table of earlier runs has other columns, or is read by other keys, and stops at its next change",
+    "put it back; or copy each table again: `replicator table resync NAME TABLE…`",
+    Severity.ERROR,
+    "RPL-6425",
+)
 _NEW_TABLES: Final = (
     "tables that are created from the next run on have it; the others keep theirs, also when they are copied again"
 )
@@ -106,6 +132,11 @@ class IcebergConfig(PluginConfig):
         catalog_properties: Further properties of the catalog, as Iceberg names them; never shown, since they may hold passwords.
         format_version: Of new tables: 2 (position delete files) or 3 (deletion vectors).
         mode: What a table holds.
+        watermark_keys: In the mode `merge-on-read`, the columns whose values say how fresh a row is; the sequence number
+            decides between equal ones, and alone where there are none.
+        tombstone_key: In the mode `merge-on-read`, the column that says that a row is deleted; made where the source's table has none of
+            that name. `_is_deleted` when left out.
+        tombstone_string_key_value: What that column has in deleted rows, where it is a text.
         partitioning: Partition transforms of new tables, as Iceberg names them, by pattern of `schema.table`; the last pattern wins.
         sort_order: Columns that the files of new tables are sorted by, by pattern of `schema.table`; the last pattern wins.
         table_properties: Properties of new tables, as Iceberg names them, by pattern of `schema.table`; later patterns win.
@@ -132,11 +163,15 @@ class IcebergConfig(PluginConfig):
         "warehouse": _SAME_TABLES,
         "uri": _SAME_TABLES,
         "mode": SettingEdit(
-            "each table of earlier runs has other columns, and stops at its next change",
-            "put it back; or copy each table again: `replicator table resync NAME TABLE…`",
+            "each table of earlier runs has other columns, or is read by other keys, and stops at its next change",
+            "put it back; or copy each table again, which takes the history of a table of the modes append and scd2 away:"
+            " `replicator table resync NAME TABLE…`",
             Severity.ERROR,
             "RPL-6425",
         ),
+        "watermarkKeys": _OTHER_KEYS,
+        "tombstoneKey": _OTHER_KEYS,
+        "tombstoneStringKeyValue": _OTHER_KEYS,
         "formatVersion": SettingEdit(
             "tables that are created from the next run on have it; the others stay as they are"
         ),
@@ -172,6 +207,9 @@ class IcebergConfig(PluginConfig):
     catalog_properties: Mapping[str, Secret] = Field(default_factory=dict)
     format_version: Literal[2, 3] = 2
     mode: Mode = Mode.MERGE
+    watermark_keys: tuple[str, ...] = ()
+    tombstone_key: str = ""
+    tombstone_string_key_value: str | None = None
     partitioning: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     sort_order: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     table_properties: Mapping[str, Mapping[str, str]] = Field(default_factory=dict)
@@ -196,13 +234,6 @@ class IcebergConfig(PluginConfig):
     snapshots_kept: Annotated[int, Field(ge=10)] = 500
     orphan_interval_seconds: Annotated[float, Field(ge=0)] = 86_400.0
     orphan_retention_hours: Annotated[int, Field(ge=24)] = 72
-
-    @field_validator("mode", mode="before")
-    @classmethod
-    def _there_already(cls, value: object) -> object:
-        if value in _NOT_YET:
-            raise ValueError("this mode does not exist yet; there are merge and append")
-        return value
 
     @field_validator("coordinator", mode="before")
     @classmethod
@@ -233,6 +264,10 @@ class IcebergConfig(PluginConfig):
         """What a setting says is not said twice, and what this target's files would not follow is not said at all."""
         for properties in value.values():
             for name, text in properties.items():
+                if name in KEY_PROPERTIES:
+                    raise ValueError(
+                        f"{name} says by which keys a table is read: it follows from the mode and its settings"
+                    )
                 if name in _BY_SETTING:
                     raise ValueError(f"{name} follows from `{_BY_SETTING[name]}`")
                 if name in _FORMATS and text.lower() != "parquet":
@@ -251,6 +286,18 @@ class IcebergConfig(PluginConfig):
         if value.lower().startswith("replicator"):
             raise ValueError("a branch cannot be named like the replicator's own tags, which begin with `replicator`")
         return value
+
+    @model_validator(mode="after")
+    def _of_the_mode(self) -> Self:
+        """What is of one mode is not said in the others."""
+        if len(set(self.watermark_keys)) < len(self.watermark_keys):
+            raise ValueError("`watermarkKeys` names a column twice")
+        named = self.watermark_keys or self.tombstone_key or self.tombstone_string_key_value is not None
+        if named and self.mode is not Mode.MERGE_ON_READ:
+            raise ValueError(
+                "`watermarkKeys`, `tombstoneKey` and `tombstoneStringKeyValue` are of the mode merge-on-read"
+            )
+        return self
 
     @model_validator(mode="after")
     def _leaves_others(self) -> Self:

@@ -18,13 +18,15 @@ from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import EarlierVersion, RewindableConsumer, SnapshotLoader, TableProgress
 from replicator_target_iceberg.apply.table_apply import TableApply
-from replicator_target_iceberg.config import DropTables, IcebergConfig
+from replicator_target_iceberg.config import DropTables, IcebergConfig, Mode
 from replicator_target_iceberg.ddl.ddl_events import TableDDL
 from replicator_target_iceberg.jvm import Catalog
 from replicator_target_iceberg.log.branch import other_branches
 from replicator_target_iceberg.rewind import IcebergRewind
 from replicator_target_iceberg.snapshot import TableSnapshotLoad
 from replicator_target_iceberg.table import TargetTable
+from replicator_target_iceberg.versions.copy_branch import aside_of
+from replicator_target_iceberg.versions.copying import VersionsSnapshotLoad
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,6 +116,25 @@ class IcebergConsumer(SnapshotLoader, RewindableConsumer, RepairableConsumer):
         with table.lock:
             self._load(table).finish(schema, snapshot_id, position)
 
+    def discard_snapshot(self, table: TableId, snapshot_id: str) -> None:
+        """Drop the branch with a later copy of versions that no run goes on with."""
+        target = self._table(table)
+        with target.lock:
+            try:
+                attempt = target.begin()
+            except NeedsUserError:
+                return  # not this replicator's
+            aside = None if attempt.version is None else aside_of(attempt.version, self._config.branch)
+            if aside is None or aside.snapshot_id != snapshot_id or attempt.progress is None:
+                return
+            change = target.change(attempt)
+
+            def dropping() -> None:
+                change.drop_copy(attempt.version)
+                change.append()
+
+            target.commit(attempt, change, target.ownership.taken_over(attempt.progress), dropping)
+
     def load_whole(
         self,
         schema: TableSchema,
@@ -158,7 +179,8 @@ class IcebergConsumer(SnapshotLoader, RewindableConsumer, RepairableConsumer):
         return self._opened
 
     def _load(self, table: TargetTable) -> TableSnapshotLoad:
-        return TableSnapshotLoad(table, self._config, self._spark, self._catalog.jvm, lambda: self._context.is_stopping)
+        kind = VersionsSnapshotLoad if self._config.mode is Mode.SCD2 else TableSnapshotLoad
+        return kind(table, self._config, self._spark, self._catalog.jvm, lambda: self._context.is_stopping)
 
     def _table(self, table: TableId) -> TargetTable:
         with self._lock:

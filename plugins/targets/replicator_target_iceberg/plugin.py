@@ -20,7 +20,7 @@ ICEBERG_PACKAGES: Final = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.
 
 
 class IcebergTarget(DeltaTarget[IcebergConfig]):
-    """Keeps one Iceberg table for each source table, merged to its latest state or with every change as a row."""
+    """Keeps one Iceberg table for each source table, merged to its latest state, or with every change as a row."""
 
     name: ClassVar[str] = "iceberg"
     title: ClassVar[str] = "Apache Iceberg tables, in a catalog of yours"
@@ -55,7 +55,7 @@ class IcebergTarget(DeltaTarget[IcebergConfig]):
         """A reader on the session of the context; None in the mode `append`, whose rows are changes."""
         from replicator_target_iceberg.table_reader import IcebergTableReader
 
-        return IcebergTableReader(self.config, context) if self.config.mode is Mode.MERGE else None
+        return None if self.config.mode is Mode.APPEND else IcebergTableReader(self.config, context)
 
     @property
     def maintenance_tasks(self) -> Sequence[MaintenanceTask]:

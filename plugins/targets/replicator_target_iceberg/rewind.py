@@ -11,13 +11,14 @@ from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.jvm import class_names
-from replicator_target_iceberg.log.version import record_of
+from replicator_target_iceberg.log.version import keys_of, record_of
 
 if TYPE_CHECKING:
     from replicator_sdk.authoring.table_ownership import TableRecord
     from replicator_sdk.offset import Position
     from replicator_sdk.target import TableProgress
     from replicator_target_iceberg.log.change import Change
+    from replicator_target_iceberg.log.version import Version
     from replicator_target_iceberg.table import Attempt, TargetTable
 
 register("iceberg.rewind.before", "iceberg.rewind.after")
@@ -69,13 +70,17 @@ class IcebergRewind(TableRewind["Attempt", Any, None]):
         """Have the snapshot for the current one, and a commit that says so after it."""
         del content
         failpoint("iceberg.rewind.before")
-        change = self._table.change(newest)
+        change, then = self._table.change(newest), keys_of(newest.there.metadata, version)
+        keys = (
+            None if newest.there.mode is None and not then else then
+        )  # of other tables they are the owner's properties
         self._table.commit(
             replace(newest, record=record),
             change,
             progress,
-            lambda: self._restore(change, version),
+            lambda: self._restore(change, keys, version, newest.there),
             dropped=record.dropped,
+            keys=keys,
         )
         self._table.forget()  # what is read next comes from the catalog
         failpoint("iceberg.rewind.after")
@@ -92,9 +97,12 @@ class IcebergRewind(TableRewind["Attempt", Any, None]):
             name = metadata.schema().findColumnName(missing[0])
             raise self.gone(f"it is now partitioned or sorted by the column {name!r}, which it did not have then")
 
-    def _restore(self, change: Change, snapshot: Any) -> None:
+    def _restore(self, change: Change, keys: dict[str, str] | None, snapshot: Any, version: Version) -> None:
         try:
+            change.drop_copy(version)
             change.restore(snapshot)
+            if keys is not None:
+                change.name_keys(keys)
         except RetryableError as error:
             if not _NOT_KNOWN & _names(error):
                 raise

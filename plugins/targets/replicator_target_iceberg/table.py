@@ -16,17 +16,19 @@ from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
+from replicator_sdk.row_versions import VERSION_END_KEY
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import TableProgress
 from replicator_sdk.timeline import step
 from replicator_target_iceberg.arrangement.definition import described, new_partitioning, new_sorting
-from replicator_target_iceberg.config import CatalogType, IcebergConfig
+from replicator_target_iceberg.config import OWN_TOMBSTONE, CatalogType, IcebergConfig
 from replicator_target_iceberg.files.live_files import LiveFile, LiveFiles, parse_task
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.jvm import Catalog, java_errors
 from replicator_target_iceberg.log.change import STATE_UNKNOWN, Change, specifications
 from replicator_target_iceberg.log.version import (
     COMMIT_ID,
+    KEYS,
     PROGRESS,
     Version,
     has_commit,
@@ -69,6 +71,19 @@ class Attempt:
     def has_reached(self, position: Position) -> bool:
         """Whether `position` is applied already."""
         return self.record is not None and self.record.has_reached(position)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """What a table is created with.
+
+    Attributes:
+        columns: In Iceberg's JSON form.
+        properties: Those that name its keys to readers, beside the properties of the settings.
+    """
+
+    columns: dict[str, Any]
+    properties: dict[str, str]
 
 
 @dataclass(slots=True)
@@ -165,16 +180,16 @@ class TargetTable:
             self._metrics.stored(self.table, storage)
             self._shown = number
 
-    def change(self, attempt: Attempt, columns: dict[str, Any] | None = None) -> Change:
-        """A commit in the making after that version; of a new table with `columns` when there is none.
+    def change(self, attempt: Attempt, wanted: NewTable | None = None) -> Change:
+        """A commit in the making after that version; of a new table when there is none, as it is `wanted`.
 
         Raises:
             NeedsUserError: RPL-3430 when a new table cannot have the partitions or the sort order of the settings.
         """
         jvm = self._catalog.jvm
         if attempt.version is None:
-            assert columns is not None
-            return Change(jvm, self._created(columns), None, self._config.branch)
+            assert wanted is not None
+            return Change(jvm, self._created(wanted), None, self._config.branch)
         with java_errors(f"begin a commit to {self.name}"):
             transaction = jvm[".Transactions"].newTransaction(str(self.name), attempt.version.operations)
         if transaction.startMetadata() != attempt.version.metadata:
@@ -186,8 +201,9 @@ class TargetTable:
             )
         return Change(jvm, transaction, attempt.version, self._config.branch)
 
-    def _created(self, columns: dict[str, Any]) -> Any:
-        properties, name = self._config.properties_of(self.table), str(self.table)
+    def _created(self, wanted: NewTable) -> Any:
+        columns, name = wanted.columns, str(self.table)
+        properties = {**self._config.properties_of(self.table), **wanted.properties}
         spec = new_partitioning(columns, self._config.partitioning_of(self.table) or (), name)
         order = new_sorting(columns, self._config.sorting_of(self.table), name)
         return self._catalog.create(self.name, json.dumps(columns), properties, json.dumps(spec), json.dumps(order))
@@ -219,6 +235,7 @@ class TargetTable:
         dropped: bool | None = None,
         written: Iterable[str] = (),
         commit_id: str = "",
+        keys: dict[str, str] | None = None,
     ) -> None:
         """Publish `change` with `progress`; durable on return.
 
@@ -232,10 +249,15 @@ class TargetTable:
             dropped: Whether the source has dropped the table; as it was when None.
             written: The files that were written for it, deleted when it has certainly not happened.
             commit_id: What it has in common with commits of other tables; a name of its own when empty.
+            keys: The properties that name the table's keys then; those of the change when None.
         """
         record = self.ownership.record(progress, attempt.record, dropped=dropped)
         storage = change.storage
-        change.stamp({PROGRESS: packed(record.to_json()), **_summary(progress), COMMIT_ID: commit_id or change.name})
+        stamps = {PROGRESS: packed(record.to_json()), **_summary(progress), COMMIT_ID: commit_id or change.name}
+        keys = change.key_properties if keys is None else keys
+        if OWN_TOMBSTONE in keys or VERSION_END_KEY in keys:
+            stamps[KEYS] = json.dumps(keys)  # for a rewind to it
+        change.stamp(stamps)
         try:
             content()
         except Exception:
@@ -304,6 +326,11 @@ class TargetTable:
         with java_errors(f"list the files of {self.name}"):
             files = list(self._planned(attempt.there, None, snapshot))
         return frozenset(place for file in files for place in (file.location, *(ref.location for ref in file.deletes)))
+
+    def files_of(self, attempt: Attempt, chosen_by: int | None, snapshot: int) -> list[LiveFile]:
+        """The data files of any snapshot of the table, read from the catalog."""
+        with java_errors(f"list the files of {self.name}"):
+            return list(self._planned(attempt.there, chosen_by, snapshot))
 
     def _planned(self, version: Version, chosen_by: int | None, snapshot: int | None = None) -> Iterable[LiveFile]:
         jvm = self._catalog.jvm

@@ -10,6 +10,9 @@ import pyarrow as pa
 from replicator_sdk.authoring.table_ownership import TableRecord
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import NeedsUserError, SchemaDriftError
+from replicator_sdk.merge_on_read import free_name, latest_rows
+from replicator_sdk.merge_on_read.keys import WrittenKeys
+from replicator_sdk.row_versions import END_SEQUENCE
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import TableProgress, TableReader, TableVersion
 from replicator_target_iceberg.config import IcebergConfig
@@ -17,7 +20,7 @@ from replicator_target_iceberg.jvm import Catalog, java_errors
 from replicator_target_iceberg.log.version import Version, read_version
 from replicator_target_iceberg.naming import identifier
 from replicator_target_iceberg.ownership import IcebergOwnership
-from replicator_target_iceberg.schema.definition import Columns
+from replicator_target_iceberg.schema.table_form import VERSION_NAMES, TableForm, form_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +32,7 @@ _PLACE: Final = ("_file", "_pos")
 class IcebergTableReader(TableReader):
     """Reads by Iceberg's own library in Spark; `expire` leaves what it reads for `snapshotRetentionHours`, within `snapshotsKept`.
 
-    For tables of the mode `merge`. Its connection to the catalog is given back when no one holds the reader any more.
+    Not for tables of the mode `append`. Its connection to the catalog is given back when no one holds the reader any more.
 
     Args:
         config: The target's settings.
@@ -56,7 +59,10 @@ class IcebergTableReader(TableReader):
                 table=str(schema.table),
                 hint="copy it again by `replicator table resync NAME TABLE`",
             )
-        if not Columns(version.schema, self._config.mode).matches(schema):
+        form = form_of(self._config, schema)
+        if form.keys is not None and form.keys.tombstone_is_sent:
+            raise _hides_rows(schema, form.keys)
+        if not version.fits(schema, form):
             raise SchemaDriftError(
                 "the table at the target has other columns or types than the source's",
                 code="RPL-6431",
@@ -65,10 +71,10 @@ class IcebergTableReader(TableReader):
                 hint="give the command again once the run has applied the change of structure; where no run can, copy the table"
                 " again by `replicator table resync NAME TABLE`",
             )
-        form = pa.schema([pa.field(name, _plain(version.layout.field(name).type)) for name in schema.names])
-        return TableVersion(str(version.snapshot), progress, form, self._rows(schema, version))
+        columns = pa.schema([pa.field(name, _plain(version.layout.field(name).type)) for name in schema.names])
+        return TableVersion(str(version.snapshot), progress, columns, self._rows(schema, version, form))
 
-    def _rows(self, schema: TableSchema, version: Version) -> DataFrame:
+    def _rows(self, schema: TableSchema, version: Version, form: TableForm) -> DataFrame:
         from pyspark.sql import DataFrame
         from pyspark.sql import functions as sql
 
@@ -80,6 +86,12 @@ class IcebergTableReader(TableReader):
             loaded = jvm[".spark.SparkTableUtil"].loadTable(spark._jsparkSession, table, version.snapshot)  # noqa: SLF001
         rows: DataFrame = DataFrame(loaded, spark)
         written = sql.xxhash64(*(rows[name] for name in _PLACE))
+        if form.keys is not None:
+            name = free_name(rows.columns, "_written")
+            rows = latest_rows(rows.withColumn(name, written), form.keys.definition)
+            return rows.select(*(rows[_quoted(column)] for column in (*schema.names, name)))
+        if form.has_versions:
+            rows = rows.where(rows[_quoted(VERSION_NAMES[END_SEQUENCE])].isNull())
         return rows.select(*(rows[_quoted(name)] for name in schema.names), written)
 
     @property
@@ -111,6 +123,16 @@ class IcebergTableReader(TableReader):
 
     def _name(self, table: TableId) -> str:
         return f"{self._config.catalog}.{identifier(table)}"
+
+
+def _hides_rows(schema: TableSchema, keys: WrittenKeys) -> NeedsUserError:
+    return NeedsUserError(
+        f"readers of the table do not see the rows that the source itself marks as deleted by column {keys.tombstone!r},"
+        " so it does not equal the source's",
+        code="RPL-3445",
+        table=str(schema.table),
+        hint="compare tables in the mode merge-on-read only where `tombstoneKey` names no column of the source",
+    )
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

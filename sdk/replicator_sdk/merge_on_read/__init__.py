@@ -7,7 +7,7 @@ from replicator_sdk.merge_on_read.definition import (
     WATERMARK_KEY,
     MergeOnReadDefinition,
 )
-from replicator_sdk.merge_on_read.reading import latest_rows, view_sql
+from replicator_sdk.merge_on_read.reading import free_name, latest_rows, view_sql
 
 __all__ = [
     "PRIMARY_KEY",
@@ -15,6 +15,7 @@ __all__ = [
     "TOMBSTONE_STRING_KEY_VALUE",
     "WATERMARK_KEY",
     "MergeOnReadDefinition",
+    "free_name",
     "latest_rows",
     "view_sql",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from replicator_sdk.errors import NeedsUserError
@@ -52,6 +52,20 @@ class MergeOnReadDefinition:
     def columns(self) -> tuple[str, ...]:
         """Every column the definition names, in the order of its parts."""
         return (*self.primary_key, *self.watermark_keys, *((self.tombstone_key,) if self.tombstone_key else ()))
+
+    def renamed(self, name: Callable[[str], str]) -> MergeOnReadDefinition:
+        """The same for columns of other names.
+
+        Args:
+            name: Returns the other name of a column.
+        """
+        tombstone = None if self.tombstone_key is None else name(self.tombstone_key)
+        return MergeOnReadDefinition(
+            tuple(map(name, self.primary_key)),
+            tuple(map(name, self.watermark_keys)),
+            tombstone,
+            self.tombstone_string_key_value,
+        )
 
     def check(self, columns: Mapping[str, str]) -> None:
         """Check that each key is a column of a primitive type, spelled as the table spells it.

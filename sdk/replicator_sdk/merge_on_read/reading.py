@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from replicator_sdk.merge_on_read.definition import MergeOnReadDefinition
@@ -28,7 +28,7 @@ def view_sql(
     Raises:
         NeedsUserError: RPL-1901 when a key is no column of the table, or of a type that no key has.
     """
-    rank = _rank_name(columns)
+    rank = free_name(columns)
     ranked = ("(SELECT *,", _rank(columns, definition), "AS", _quoted(rank), "FROM", _dotted(table) + ")")
     shown = ("SELECT", ", ".join(map(_quoted, columns)), "FROM", *ranked, "WHERE", _quoted(rank), "= 1 AND NOT")
     return " ".join(("CREATE OR REPLACE VIEW", _dotted(view), "AS", *shown, _deleted(columns, definition)))
@@ -43,7 +43,7 @@ def latest_rows(dataframe: DataFrame, definition: MergeOnReadDefinition) -> Data
     from pyspark.sql.functions import expr
 
     columns = dict(dataframe.dtypes)
-    rank = _rank_name(columns)
+    rank = free_name(columns)
     ranked = dataframe.withColumn(rank, expr(_rank(columns, definition)))
     return ranked.where(f"{_quoted(rank)} = 1 AND NOT {_deleted(columns, definition)}").drop(rank)
 
@@ -86,8 +86,9 @@ def _literal(value: str) -> str:
     return f"'{value}'" if _PLAIN.fullmatch(value) else f"CAST(X'{value.encode().hex()}' AS STRING)"
 
 
-def _rank_name(columns: Mapping[str, str]) -> str:
-    name, taken = "_rank", {column.lower() for column in columns}
+def free_name(columns: Iterable[str], begin: str = "_rank") -> str:
+    """A name that no column has, also not in another case; as short as may be from `begin` on."""
+    name, taken = begin, {column.lower() for column in columns}
     while name in taken:
         name += "_"
     return name

@@ -18,7 +18,7 @@ Promises:
 
 from replicator_sdk.net_change.bag import NetBag, net_bag
 from replicator_sdk.net_change.chains import Chains
-from replicator_sdk.net_change.keys import encode_rows
+from replicator_sdk.net_change.keys import encode_rows, look_up
 from replicator_sdk.net_change.rows import NetChanges, NetPlan, Upserts, net_changes
 
-__all__ = ["Chains", "NetBag", "NetChanges", "NetPlan", "Upserts", "encode_rows", "net_bag", "net_changes"]
+__all__ = ["Chains", "NetBag", "NetChanges", "NetPlan", "Upserts", "encode_rows", "look_up", "net_bag", "net_changes"]

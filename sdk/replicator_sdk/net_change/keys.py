@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replicator_sdk.batch import Int64s
+from replicator_sdk.batch import Int64s, combined
 
 Bools = npt.NDArray[np.bool_]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -45,6 +45,28 @@ def encode_rows(columns: Sequence[pa.Array]) -> tuple[Int64s, int]:
             codes, count = _densify(codes)
         codes, count = codes * more_count + more, count * more_count
     return (codes, count) if len(columns) == 1 else _densify(codes)
+
+
+def look_up(rows: pa.Table, keys: pa.Table) -> Int64s:
+    """For each of some rows the index of its key, -1 for none.
+
+    Args:
+        rows: The columns that are compared.
+        keys: Distinct rows of the same columns.
+    """
+    if keys.num_columns == 1 and not _is_compared_by_codes(keys.schema.field(0).type):
+        places = pc.index_in(combined(rows.column(0)), value_set=combined(keys.column(0)))
+        found: Int64s = pc.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return found
+    pairs = zip(keys.columns, rows.columns, strict=True)
+    codes, count = encode_rows([pa.concat_arrays([combined(key), combined(row)]) for key, row in pairs])
+    place = np.full(count, -1, np.int64)
+    place[codes[: keys.num_rows]] = np.arange(keys.num_rows)
+    return place[codes[keys.num_rows :]]
+
+
+def _is_compared_by_codes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_nested(kind))
 
 
 def encode_keys(columns: Sequence[pa.Array]) -> tuple[Codes, int]:

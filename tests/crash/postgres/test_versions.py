@@ -16,7 +16,7 @@ import pytest
 from tests.crash.one_process import OneProcess
 from tests.depth import some
 from tests.end_to_end.replicator import Replicator, postgres_source
-from tests.plugins.targets.delta.versions.model import assert_in_order
+from tests.plugins.targets.version_model import assert_in_order
 from tests.services.postgres.server import PostgresDatabase
 
 AT_THE_BEGINNING = ("delta.snapshot.whole_written", "delta.snapshot.finished")

@@ -15,10 +15,10 @@ from replicator_sdk.errors import DataError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.net_change import NetPlan, Upserts
 from replicator_sdk.net_change import encode_rows as code_rows
+from replicator_sdk.net_change.partial_rows import IncompleteRows, SealedRows
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
 from replicator_target_delta.apply.key_lookup import Place, find
-from replicator_target_delta.apply.partial_rows import IncompleteRows, SealedRows
 from replicator_target_delta.apply.row_matching import FileMatch, Sought, searches_sorted
 from replicator_target_delta.apply.row_removal import FileChanges, Found, Written
 from replicator_target_delta.config import IS_DELETED

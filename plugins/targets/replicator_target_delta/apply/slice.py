@@ -19,6 +19,7 @@ from replicator_sdk.distributed.slices import SliceChanges, SliceOutcome, TableT
 from replicator_sdk.errors import DataError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.net_change import encode_rows
+from replicator_sdk.row_versions.version_columns import now
 from replicator_sdk.schema import TableId
 from replicator_target_delta.apply.keyed import in_several_partitions
 from replicator_target_delta.apply.pruning import prepare
@@ -31,7 +32,7 @@ from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.log.table_state import State
 from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.table import Attempt, TargetTable
-from replicator_target_delta.versions.version_columns import end_column, now
+from replicator_target_delta.versions.version_columns import end_column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

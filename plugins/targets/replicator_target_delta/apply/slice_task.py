@@ -18,6 +18,7 @@ from replicator_sdk.distributed.partitioned_log import LogPartition, LogPartitio
 from replicator_sdk.distributed.slice_tasks import TaskResult
 from replicator_sdk.distributed.slices import PartitionsRead, TableTally, read_partitions
 from replicator_sdk.errors import ReplicatorError
+from replicator_sdk.net_change.numbering import Numbering
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_target_delta.apply.key_lookup import Place
 from replicator_target_delta.apply.keyed import KeyedApply
@@ -27,11 +28,11 @@ from replicator_target_delta.apply.table_apply import unfitting_value
 from replicator_target_delta.file_index.file_index import Slot
 from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.log.table_state import State
-from replicator_target_delta.merge_on_read.append import AppendApply, Numbering
+from replicator_target_delta.merge_on_read.append import AppendApply
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_form import TableForm
 from replicator_target_delta.versions.history import VersionsApply
-from replicator_target_delta.versions.version_columns import VersionColumns
+from replicator_target_delta.versions.version_columns import version_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ class PartitionsApply:
         try:
             if target.form.has_versions:
                 return self._versions(place, changes, target, read.partitions[table], tally)
-            if target.form.definition is not None:
+            if target.form.keys is not None:
                 return self._appended(place, changes, target, read.partitions[table], tally)
             stamper = Stamper(target.form.names, str(self.identity))
             if changes.schema.primary_key:
@@ -150,7 +151,7 @@ class PartitionsApply:
             place,
             changes,
             Stamper(target.form.names, str(self.identity)),
-            VersionColumns.of(target.state.layout, target.form.names),
+            version_columns(target.state.layout, target.form.names),
             _numbering(changes, target),
             now=target.now,
             partitions=partitions,

@@ -15,7 +15,10 @@ from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import DataError, SchemaDriftError
 from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.net_change.numbering import Numbering
 from replicator_sdk.offset import Position
+from replicator_sdk.row_versions.difference import Ending
+from replicator_sdk.row_versions.version_columns import now
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import TableProgress
 from replicator_target_delta.apply.key_lookup import Place
@@ -24,16 +27,15 @@ from replicator_target_delta.apply.keyless import KeylessApply
 from replicator_target_delta.apply.row_removal import FileChanges
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.log.table_state import State
-from replicator_target_delta.merge_on_read.append import AppendApply, Numbering
+from replicator_target_delta.merge_on_read.append import AppendApply
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.schema.types import Layout
 from replicator_target_delta.table import Attempt, TargetTable
-from replicator_target_delta.versions.difference import Ending
 from replicator_target_delta.versions.history import VersionsApply
 from replicator_target_delta.versions.repairing import replace_versions
-from replicator_target_delta.versions.version_columns import VersionColumns, now
+from replicator_target_delta.versions.version_columns import version_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -177,7 +179,7 @@ class TableApply:
                 write = self._replace_versions if replaces else self._versions
                 files, highest = write(place, changes, form, before)
                 return _Written(files, None, metadata, highest)
-            if form.definition is not None and not replaces:
+            if form.keys is not None and not replaces:
                 files, highest = self._append(place, changes, form, before)
                 return _Written(files, None, metadata, highest)
             return _Written(*self._write(place, changes, form.names), metadata, changes.identity.last_sequence)
@@ -195,7 +197,7 @@ class TableApply:
     def _versions(self, place: Place, changes: TableChanges, form: TableForm, before: int) -> tuple[FileChanges, int]:
         """As `_append`, of a table of versions."""
         numbering = Numbering(before, changes.identity.first_sequence)
-        columns = VersionColumns.of(place.state.layout, form.names)
+        columns = version_columns(place.state.layout, form.names)
         stamper = Stamper(form.names, str(changes.identity))
         versions = VersionsApply(place, changes, stamper, columns, numbering, now=now())
         files = versions.write().to_changes(place.storage, place.state.files)

@@ -10,20 +10,22 @@ import pyarrow as pa
 from replicator_sdk.errors import BugError, NeedsUserError, SchemaDriftError
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
 from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.merge_on_read.structure import obstacle
+from replicator_sdk.net_change.numbering import Numbering
+from replicator_sdk.row_versions.difference import Ending
+from replicator_sdk.row_versions.version_columns import microseconds
 from replicator_target_delta.apply.key_lookup import Place
 from replicator_target_delta.apply.table_apply import of_another_form
 from replicator_target_delta.apply.unmatched_rows import UnmatchedRows
 from replicator_target_delta.config import DeltaConfig, Mode
 from replicator_target_delta.ddl.backfill import NewValues, rewrite_table
-from replicator_target_delta.merge_on_read.append import Numbering
-from replicator_target_delta.merge_on_read.structure import obstacle
 from replicator_target_delta.schema.encoding import conform
 from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.schema.types import Layout, same_type, spark_type
 from replicator_target_delta.table import Attempt, TargetTable
-from replicator_target_delta.versions.difference import Ending, end_all
-from replicator_target_delta.versions.version_columns import VersionColumns, end_column, latest_time, microseconds
+from replicator_target_delta.versions.difference import end_all
+from replicator_target_delta.versions.version_columns import end_column, latest_time, version_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +130,7 @@ class TableDDL:
         place = Place(self._spark, state, storage, state.written_bytes(self._config.target_file_bytes), False)
         # Of a source that does not report its time it was no earlier than the changes before it, and no later than those after it.
         layout = state.layout if metadata is None else Layout.of(json.loads(metadata["schemaString"]))
-        columns, known = VersionColumns.of(layout, self._config.metadata_names()), event.source_timestamp
+        columns, known = version_columns(layout, self._config.metadata_names()), event.source_timestamp
         time = latest_time(state, columns) if known is None else microseconds(known)
         changes = end_all(place, columns, Ending(number, time))
         progress = self._table.progress_at(attempt, _position(event), number)
@@ -169,8 +171,8 @@ class TableDDL:
             why = error.message
         else:
             if not any(alter.kind is AlterKind.CHANGE_KEY for alter in event.alters):
-                assert form.definition is not None
-                why = obstacle(before, form.definition, event.alters)
+                assert form.keys is not None
+                why = obstacle(before, form.keys.definition, event.alters, spark_type)
             if not why:
                 definition.follow(form)
                 return

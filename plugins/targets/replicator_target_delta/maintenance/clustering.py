@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from replicator_sdk.table_files.overlaps import deepest, narrowest
 from replicator_target_delta.file_index.bounds import ColumnBounds
 from replicator_target_delta.file_index.file_index import FileIndex, LiveFile, Part, Slot
 from replicator_target_delta.file_index.sort_words import Words, as_texts, is_ordered
@@ -136,15 +137,10 @@ def _deepest(ranges: Ranges, free: npt.NDArray[np.bool_]) -> Int64s | None:
     best: tuple[int, Any] = (TOGETHER - 1, None)
     for level in np.unique(ranges.levels[free]).tolist():
         here = np.flatnonzero(free & (ranges.levels == level))
-        low, high = ranges.low[here], ranges.high[here]
-        starts = np.sort(low)
-        depths = np.arange(1, len(here) + 1) - np.searchsorted(np.sort(high), starts, "left")
-        place = int(np.argmax(depths))
-        if depths[place] > best[0]:
-            best = int(depths[place]), here[(low <= starts[place]) & (starts[place] <= high)]
-    return None if best[1] is None else _narrowest(ranges, best[1])
-
-
-def _narrowest(ranges: Ranges, covering: Int64s) -> Int64s:
-    width = ranges.high[covering] - ranges.low[covering]
-    return covering[np.argsort(width, kind="stable")[:TOGETHER]]
+        covering = here[deepest(ranges.low[here], ranges.high[here])]
+        if len(covering) > best[0]:
+            best = len(covering), covering
+    if best[1] is None:
+        return None
+    found: Int64s = best[1][narrowest(ranges.low[best[1]], ranges.high[best[1]], TOGETHER)]
+    return found

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from replicator_sdk.discovery.maintenance import MaintenanceReport
 from replicator_sdk.distributed.executors import run_on_executors
 from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.merge_on_read.folding import Folding
 from replicator_target_delta.apply.pruning import may_have_null
 from replicator_target_delta.apply.row_matching import live_rows
 from replicator_target_delta.file_index.actions import LEVEL_TAG
@@ -30,7 +31,7 @@ from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.log.table_state import State
 from replicator_target_delta.maintenance.clustering import TOGETHER, Ranges, key_ranges, plan_merges
-from replicator_target_delta.merge_on_read.folding import Folding, folding_of, read_key
+from replicator_target_delta.merge_on_read.folding import folding_of, read_key
 from replicator_target_delta.table import TargetTable
 from replicator_target_delta.versions.version_columns import end_column
 
@@ -79,7 +80,7 @@ class PackWriter:
         if not any(part.num_rows for part in parts):
             return []
         rows = pa.concat_tables(parts)
-        stay = rows if self.folding is None else self.folding.fold(self.root, rows)
+        stay = rows if self.folding is None else self.folding.fold(rows)
         if not stay.num_rows:
             return []
         pieces = -(-self.pieces * stay.num_rows // rows.num_rows)
@@ -151,7 +152,7 @@ def writer(pack: Pack, root: str, state: State) -> PackWriter:
     """What writes `pack` of the table at `root`."""
     files = tuple((file.location, file.vector) for file in pack.files)
     names = tuple(field.name for field in key_columns(state))
-    folding = folding_of(state, pack.files)
+    folding = folding_of(state, root, pack.files)
     return PackWriter(root, files, state.layout.physical, names, pack.pieces, pack.level, folding)
 
 

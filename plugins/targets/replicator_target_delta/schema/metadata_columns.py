@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -11,59 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.event import DMLOperation
-from replicator_target_delta.config import (
-    BATCH_ID,
-    END_SEQUENCE,
-    IS_CURRENT,
-    IS_DELETED,
-    OPERATION,
-    SEQUENCE,
-    SOURCE_TIMESTAMP,
-    TOMBSTONE,
-    VALID_FROM,
-    VALID_TO,
-)
+from replicator_sdk.row_versions import SEQUENCE
+from replicator_sdk.row_versions.version_columns import Spans
+from replicator_target_delta.config import BATCH_ID, IS_DELETED, OPERATION, SOURCE_TIMESTAMP, TOMBSTONE
 
 Int64s = npt.NDArray[np.int64]
 _LETTERS: Final = {DMLOperation.INSERT: "I", DMLOperation.UPDATE: "U", DMLOperation.DELETE: "D"}
 _TIME: Final = pa.timestamp("us", "UTC")
-
-
-@dataclass(frozen=True, slots=True)
-class Spans:
-    """When versions were valid; microseconds since 1970 UTC. All arrays have one length.
-
-    Attributes:
-        start: From when.
-        end: To when; without meaning for one that is current.
-        end_sequence: The number of the change that ended it; -1 for one that is current.
-    """
-
-    start: Int64s
-    end: Int64s
-    end_sequence: Int64s
-
-    @classmethod
-    def current(cls, start: Int64s) -> Spans:
-        """Those of current versions."""
-        none = np.full(len(start), -1, np.int64)
-        return cls(start, none, none)
-
-    @property
-    def is_current(self) -> npt.NDArray[np.bool_]:
-        """Which are current."""
-        current: npt.NDArray[np.bool_] = self.end_sequence < 0
-        return current
-
-    def columns(self) -> dict[str, pa.Array]:
-        """The columns that say so, by kind."""
-        current = self.is_current
-        return {
-            VALID_FROM: pa.array(self.start).cast(_TIME),
-            VALID_TO: pa.array(self.end, mask=current).cast(_TIME),
-            IS_CURRENT: pa.array(current),
-            END_SEQUENCE: pa.array(self.end_sequence, mask=current),
-        }
 
 
 class Stamper:

@@ -9,20 +9,10 @@ from typing import Any, Final
 
 from replicator_sdk.errors import SchemaDriftError
 from replicator_sdk.merge_on_read import PRIMARY_KEY, WATERMARK_KEY, MergeOnReadDefinition
+from replicator_sdk.row_versions import END_SEQUENCE, IS_CURRENT, SEQUENCE, VALID_FROM, VALID_TO, VERSION_END_KEY
 from replicator_sdk.schema import Column, TableSchema
-from replicator_target_delta.config import (
-    BATCH_ID,
-    END_SEQUENCE,
-    IS_CURRENT,
-    IS_DELETED,
-    OPERATION,
-    SEQUENCE,
-    SOURCE_TIMESTAMP,
-    TOMBSTONE,
-    VALID_FROM,
-    VALID_TO,
-)
-from replicator_target_delta.schema.table_form import KEY_MARKS, KEY_PROPERTIES, VERSION_END_KEY, TableForm, names_keys
+from replicator_target_delta.config import BATCH_ID, IS_DELETED, OPERATION, SOURCE_TIMESTAMP, TOMBSTONE
+from replicator_target_delta.schema.table_form import KEY_MARKS, KEY_PROPERTIES, TableForm, names_keys
 from replicator_target_delta.schema.types import IdentityGiver, same_type, spark_type
 
 _HIGHEST_ID: Final = "delta.columnMapping.maxColumnId"

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from replicator_sdk.row_versions import FIRST_COPY
+from replicator_sdk.row_versions.difference import Ending
+from replicator_sdk.row_versions.version_columns import now
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.target import TableProgress
 from replicator_target_delta.apply.key_lookup import Place
@@ -17,8 +20,8 @@ from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.table_form import TableForm
 from replicator_target_delta.schema.types import Layout
 from replicator_target_delta.snapshot import TableSnapshotLoad
-from replicator_target_delta.versions.difference import Ending, difference
-from replicator_target_delta.versions.version_columns import FIRST_COPY, Aside, VersionColumns, end_column, now
+from replicator_target_delta.versions.difference import difference
+from replicator_target_delta.versions.version_columns import Aside, end_column, version_columns
 
 if TYPE_CHECKING:
     from replicator_target_delta.table import Attempt
@@ -84,12 +87,12 @@ class VersionsSnapshotLoad(TableSnapshotLoad):
         size = attempt.state.written_bytes(self._config.target_file_bytes)
         storage = self._table.log.storage
         place = Place(self._spark, attempt.state, storage, size, soft_deletes=False)
-        columns = VersionColumns.of(layout, self._config.metadata_names())
+        columns = version_columns(layout, self._config.metadata_names())
         with difference(place, columns, ending, layout, schema) as work:
             for file in files:
                 work.take(_rows(storage.root, file, layout), file)
             work.end_others()
-            return work.finish().to_changes(storage, attempt.state.files)
+            return work.finish()
 
 
 def _has_versions(attempt: Attempt) -> bool:

@@ -7,13 +7,14 @@ import pyarrow as pa
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.event import DMLOperation
+from replicator_sdk.row_versions.difference import Ending
 from replicator_target_delta.apply.key_lookup import Place
 from replicator_target_delta.apply.row_removal import FileChanges
 from replicator_target_delta.schema.encoding import encode_keys, encode_rows
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_form import TableForm
-from replicator_target_delta.versions.difference import Ending, difference
-from replicator_target_delta.versions.version_columns import VersionColumns
+from replicator_target_delta.versions.difference import difference
+from replicator_target_delta.versions.version_columns import version_columns
 
 
 def replace_versions(place: Place, changes: TableChanges, form: TableForm, ending: Ending) -> FileChanges:
@@ -26,7 +27,7 @@ def replace_versions(place: Place, changes: TableChanges, form: TableForm, endin
         ending: What ends versions that differ; the others begin with its number and time.
     """
     layout, schema = place.state.layout, changes.schema
-    stamper, columns = Stamper(form.names, str(changes.identity)), VersionColumns.of(layout, form.names)
+    stamper, columns = Stamper(form.names, str(changes.identity)), version_columns(layout, form.names)
     with difference(place, columns, ending, layout, schema) as work:
         for batch in changes.batches():
             deleted = batch.op.to_numpy(zero_copy_only=False) == DMLOperation.DELETE
@@ -38,4 +39,4 @@ def replace_versions(place: Place, changes: TableChanges, form: TableForm, endin
             rows = pa.Table.from_arrays(batch.row.flatten(), schema=schema.arrow).filter(pa.array(~deleted))
             stamps = stamper.snapshot(rows.num_rows, ending.number, ending.time)
             work.take(encode_rows(rows, layout, stamps))
-        return work.finish().to_changes(place.storage, place.state.files)
+        return work.finish()

@@ -16,8 +16,8 @@ from replicator_sdk.failpoint import failpoint
 from replicator_target_iceberg.apply.keyed import Place
 from replicator_target_iceberg.apply.row_changes import RowChanges
 from replicator_target_iceberg.files.data_file import FileWriter
-from replicator_target_iceberg.schema.definition import BEFORE
 from replicator_target_iceberg.schema.encoding import encode_rows
+from replicator_target_iceberg.schema.table_form import BEFORE
 from replicator_target_iceberg.schema.types import Layout
 
 _LETTERS: Final = {DMLOperation.INSERT: "I", DMLOperation.UPDATE: "U", DMLOperation.DELETE: "D"}

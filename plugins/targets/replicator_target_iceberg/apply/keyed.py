@@ -20,6 +20,8 @@ from replicator_target_iceberg.files.form import FileForm
 from replicator_target_iceberg.files.live_files import LiveFiles
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.schema.encoding import encode_columns, encode_rows
+from replicator_target_iceberg.schema.stamps import stamps
+from replicator_target_iceberg.schema.table_form import TableForm
 from replicator_target_iceberg.schema.types import Layout, field_id
 
 register("iceberg.files.written")
@@ -39,6 +41,8 @@ class Place:
         target_bytes: How large new files are.
         form: How they are written.
         chosen_by: The identity of the column by which files are chosen; None for none.
+        table: What the table has beside the source's columns.
+        highest: The highest sequence number of the table's changes.
     """
 
     storage: Storage
@@ -48,6 +52,8 @@ class Place:
     target_bytes: int
     form: FileForm
     chosen_by: int | None
+    table: TableForm
+    highest: int = 0
 
 
 @dataclass(slots=True)
@@ -104,14 +110,14 @@ class KeyedApply:
 
     def _take(self, part: Upserts, writer: FileWriter) -> None:
         """Write the complete rows, keep the others, and note which keys they replace."""
-        rows = encode_rows(part.rows, self._place.layout)
+        rows = encode_rows(part.rows, self._place.layout, stamps(self._place.table, part.sequence, part.timestamp))
         keys = encode_columns(part.rows, self._key, self._place.layout)
         self._written_keys.append(keys.filter(pa.array(~part.fresh)))
         if not len(part.origin_rows):
             writer.add(rows)
             return
         if self._changes.overlap:
-            self._refuse_moved(part)
+            refuse_moved(part, self._changes)
         lacking = np.zeros(len(part), np.bool_)
         lacking[part.origin_rows] = True
         writer.add(rows.filter(pa.array(~lacking)))
@@ -119,20 +125,6 @@ class KeyedApply:
         held.rows.append(rows.take(pa.array(part.origin_rows)))
         held.masks.append({name: mask[part.origin_rows] for name, mask in part.unresolved.items()})
         held.origin.append(encode_columns(part.origin, self._key, self._place.layout))
-
-    def _refuse_moved(self, part: Upserts) -> None:
-        """In an overlap it is not known whether the copy read a row before or after it moved to another key."""
-        own = part.rows.select(list(self._key)).take(pa.array(part.origin_rows))
-        both = pa.concat_tables([own, part.origin.cast(own.schema)])
-        codes, _ = code_rows([combined(column) for column in both.columns])
-        if (codes[: own.num_rows] != codes[own.num_rows :]).any():
-            raise SnapshotNeededError(
-                "rows moved to another key while an interrupted copy of the table went on, and the log does not carry all"
-                " their columns",
-                code="RPL-5423",
-                table=str(self._changes.table),
-                hint="nothing to do: the table is copied again",
-            )
 
     def _remove(self, plan: NetPlan, writer: FileWriter) -> list[Removal]:
         """Find the rows that go; complete the rows kept and write them."""
@@ -194,24 +186,48 @@ class KeyedApply:
         if self._changes.drops_lost_updates:
             self.missing += count
             return
-        table, position = str(self._changes.table), str(self._changes.identity.position)
-        if self._changes.overlap:
-            raise DataError(
-                f"{count} updates do not carry columns whose values are in no row of the table",
-                code="RPL-5425",
-                table=table,
-                position=position,
-                hint="have the source log whole rows (in PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), then copy the table again:"
-                " `replicator table resync NAME TABLE`; where it is read from topics let its connector snapshot its tables again instead, set the"
-                " source's `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`: every table is emptied and filled from the topics",
-            )
-        raise DataError(
-            f"{count} updates do not carry columns whose old values the target's rows should have, but it has no such rows",
-            code="RPL-5421",
+        raise lost_updates(self._changes, count)
+
+
+def refuse_moved(part: Upserts, changes: TableChanges) -> None:
+    """In an overlap it is not known whether the copy read a row before or after it moved to another key.
+
+    Raises:
+        SnapshotNeededError: RPL-5423 when `part` has such rows.
+    """
+    own = part.rows.select(list(changes.schema.primary_key)).take(pa.array(part.origin_rows))
+    both = pa.concat_tables([own, part.origin.cast(own.schema)])
+    codes, _ = code_rows([combined(column) for column in both.columns])
+    if (codes[: own.num_rows] != codes[own.num_rows :]).any():
+        raise SnapshotNeededError(
+            "rows moved to another key while an interrupted copy of the table went on, and the log does not carry all"
+            " their columns",
+            code="RPL-5423",
+            table=str(changes.table),
+            hint="nothing to do: the table is copied again",
+        )
+
+
+def lost_updates(changes: TableChanges, count: int) -> DataError:
+    """What to say of updates whose old rows are not in the table."""
+    table, position = str(changes.table), str(changes.identity.position)
+    if changes.overlap:
+        return DataError(
+            f"{count} updates do not carry columns whose values are in no row of the table",
+            code="RPL-5425",
             table=table,
             position=position,
-            hint="rows were removed at the target by another program: copy the table again: `replicator table resync NAME TABLE`",
+            hint="have the source log whole rows (in PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), then copy the table again:"
+            " `replicator table resync NAME TABLE`; where it is read from topics let its connector snapshot its tables again instead, set the"
+            " source's `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`: every table is emptied and filled from the topics",
         )
+    return DataError(
+        f"{count} updates do not carry columns whose old values the target's rows should have, but it has no such rows",
+        code="RPL-5421",
+        table=table,
+        position=position,
+        hint="rows were removed at the target by another program: copy the table again: `replicator table resync NAME TABLE`",
+    )
 
 
 def choosing_column(layout: Layout, key: tuple[str, ...]) -> int | None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from replicator_sdk.batch import combined
 from replicator_sdk.distributed.executors import run_on_threads
-from replicator_sdk.net_change import encode_rows as code_rows
+from replicator_sdk.net_change import look_up
 from replicator_target_iceberg.files.data_file import read_rows
 from replicator_target_iceberg.files.deleted_rows import deleted_rows
 from replicator_target_iceberg.files.live_files import LiveFile, LiveFiles
@@ -28,13 +26,15 @@ class Sought:
     Attributes:
         keys: Distinct rows of the columns that are compared, as the table's files have them.
         fetch: Further columns that are wanted of the rows that are found.
+        only_null: Only rows that have NULL in this column of `fetch` are found, in files that are not of ended versions; None for all rows.
     """
 
     keys: pa.Table
     fetch: tuple[pa.Field, ...] = ()
+    only_null: pa.Field | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Found:
     """The live rows of one file that were looked for.
 
@@ -51,7 +51,6 @@ class Found:
     places: Int64s
     keys: Int64s
     fetched: pa.Table
-    _parts: list[pa.Table] = field(default_factory=list)
 
 
 def find(storage: Storage, files: LiveFiles, sought: Sought) -> Iterator[Found]:
@@ -60,44 +59,43 @@ def find(storage: Storage, files: LiveFiles, sought: Sought) -> Iterator[Found]:
     Keys are compared as SQL's IS NOT DISTINCT FROM does; NaN equals NaN.
     """
     if sought.keys.num_rows:
-        for found in run_on_threads(lambda file: _in_file(storage, file, sought), files.that_may_hold(sought.keys)):
+        chosen = files.that_may_hold(sought.keys)
+        if sought.only_null is not None:
+            chosen = [file for file in chosen if not file.is_past]
+        for found in run_on_threads(lambda file: _in_file(storage, file, sought), chosen):
             if found is not None:
                 yield found
 
 
 def _in_file(storage: Storage, file: LiveFile, sought: Sought) -> Found | None:
-    places, keys, parts, start = [], [], [], 0
-    gone: Int64s | None = None
-    for rows in read_rows(storage, file.location, [*sought.keys.schema, *sought.fetch]):
-        own = rows.select(list(range(sought.keys.num_columns)))
-        which = _match(own, sought.keys)
+    """Reads what is compared first, and what is wanted only where something is found."""
+    places, keys, start = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
+    null = [] if sought.only_null is None else [sought.only_null]
+    size = sought.keys.num_columns
+    for rows in read_rows(storage, file.location, [*sought.keys.schema, *null]):
+        which = look_up(rows.select(list(range(size))), sought.keys)
+        if null:
+            which[rows.column(size).is_valid().to_numpy()] = -1
         here = np.flatnonzero(which >= 0)
-        if len(here):
-            if gone is None:
-                gone = deleted_rows(storage, file)
-            here = here[~np.isin(here + start, gone, assume_unique=True)]
-            places.append(here + start)
-            keys.append(which[here])
-            wanted = rows.select(list(range(sought.keys.num_columns, rows.num_columns)))
-            parts.append(wanted.take(pa.array(here)))
+        places.append(here + start)
+        keys.append(which[here])
         start += rows.num_rows
-    if gone is None or not any(map(len, places)):
+    found, key = np.concatenate(places), np.concatenate(keys)
+    if not len(found):
         return None
-    return Found(file, gone, np.concatenate(places), np.concatenate(keys), pa.concat_tables(parts))
+    gone = deleted_rows(storage, file)
+    there = ~np.isin(found, gone, assume_unique=True)
+    if not there.any():
+        return None
+    found, key = found[there], key[there]
+    return Found(file, gone, found, key, rows_at(storage, file.location, found, sought.fetch))
 
 
-def _match(rows: pa.Table, keys: pa.Table) -> Int64s:
-    """For each row the index of the key that it has, -1 for none."""
-    if keys.num_columns == 1 and not _is_compared_by_codes(keys.schema.field(0).type):
-        places = pc.index_in(combined(rows.column(0)), value_set=combined(keys.column(0)))
-        found: Int64s = pc.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return found
-    pairs = zip(keys.columns, rows.columns, strict=True)
-    codes, count = code_rows([pa.concat_arrays([combined(key), combined(row)]) for key, row in pairs])
-    place = np.full(count, -1, np.int64)
-    place[codes[: keys.num_rows]] = np.arange(keys.num_rows)
-    return place[codes[keys.num_rows :]]
-
-
-def _is_compared_by_codes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_nested(kind))
+def rows_at(storage: Storage, location: str, places: Int64s, fields: Sequence[pa.Field]) -> pa.Table:
+    """Columns of some rows of a file, by their ascending indexes; the file is not read where no column is wanted."""
+    schema, parts, start = pa.schema([field.with_nullable(True) for field in fields]), [], 0
+    for rows in read_rows(storage, location, fields) if fields else ():
+        low, high = np.searchsorted(places, [start, start + rows.num_rows])
+        parts.append(rows.take(pa.array(places[low:high] - start)))
+        start += rows.num_rows
+    return pa.concat_tables([schema.empty_table(), *parts])

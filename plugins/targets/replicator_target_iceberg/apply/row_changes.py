@@ -42,6 +42,8 @@ class RowChanges:
         old_deletes: What is replaced of what says which rows are gone.
         new_deletes: By data file, what takes its place.
         kept: By data file, what stays of it.
+        highest: The highest sequence number of new rows, where the table numbers them itself.
+        whole: Which of `add` were there already, though not in the table.
     """
 
     add: list[NewFile] = field(default_factory=list)
@@ -49,6 +51,13 @@ class RowChanges:
     old_deletes: list[DeleteRef] = field(default_factory=list)
     new_deletes: dict[str, DeleteRef] = field(default_factory=dict)
     kept: dict[str, tuple[DeleteRef, ...]] = field(default_factory=dict)
+    highest: int = 0
+    whole: set[str] = field(default_factory=set)
+
+    @property
+    def own(self) -> list[str]:
+        """Where the files are that were written for these changes."""
+        return [location for location in self.written if location not in self.whole]
 
     @property
     def written(self) -> list[str]:
@@ -78,6 +87,7 @@ class RowChanges:
             [*self.old_deletes, *(ref for ref in later.old_deletes if ref not in own)],
             {**stays, **later.new_deletes},
             {**{name: self.kept[name] for name in stays}, **later.kept},
+            max(self.highest, later.highest),
         )
         return both, sorted({*self.written} - {*both.written})
 

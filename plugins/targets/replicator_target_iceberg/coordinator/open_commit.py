@@ -43,7 +43,8 @@ class OpenCommit:
     @property
     def next_place(self) -> Place:
         """How the files of the next batch are written."""
-        return replace(self.place, files=self.files)
+        highest = self.place.highest if self.progress is None else self.progress.last_sequence
+        return replace(self.place, files=self.files, highest=highest)
 
     def add(self, made: RowChanges, changes: TableChanges) -> list[str]:
         """Take what was made of `files`; returns where files are that nothing needs any more."""
@@ -53,7 +54,7 @@ class OpenCommit:
         if self.progress is None:
             self._first = identity.first_sequence
         whole = replace(identity, first_sequence=self._first)
-        self.progress = replace(progress_of(changes), batch=str(whole))
+        self.progress = replace(progress_of(changes, made), batch=str(whole))
         return needless
 
     def follower(self, snapshot: int | None) -> OpenCommit:

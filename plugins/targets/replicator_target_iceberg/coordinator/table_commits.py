@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from replicator_sdk.failpoint import failpoint, register
 from replicator_target_iceberg.apply.table_apply import TableApply
-from replicator_target_iceberg.config import IcebergConfig, Mode
+from replicator_target_iceberg.config import IcebergConfig
 from replicator_target_iceberg.coordinator.open_commit import OpenCommit, changed_meanwhile
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class TableCommits:
             known = self._open.progress or self._open.before
             if known is not None and position <= known.position:
                 return None
-            self._apply.check_columns(self._open.version.schema, changes)
+            self._apply.check_columns(self._open.version, changes)
             return self._open.next_place
         attempt = self._table.begin()
         if attempt.progress is not None:
@@ -188,7 +188,7 @@ class TableCommits:
         self._table.commit(
             attempt, change, progress, lambda: rows.give(change), written=rows.written, commit_id=commit_id
         )
-        if self._config.mode is Mode.MERGE:
+        if not opened.place.table.is_history:
             self._table.follow(change, chosen_by, opened.files if before is None else rows.after(before))
         return change.snapshot() if before is None else None
 
@@ -204,7 +204,7 @@ class TableCommits:
         opened.check_same(attempt.version)
         if attempt.version.snapshot == opened.snapshot:
             return None
-        if self._config.mode is not Mode.MERGE:
+        if opened.place.table.is_history:
             return opened.place.files
         files = self._table.files(attempt, opened.place.chosen_by)
         opened.check_untouched(files)

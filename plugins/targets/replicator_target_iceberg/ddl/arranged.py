@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from replicator_sdk.errors import SchemaDriftError
-from replicator_target_iceberg.config import Mode
 from replicator_target_iceberg.log.change import Change
 from replicator_target_iceberg.schema.definition import Columns
-from replicator_target_iceberg.schema.types import same_type
+from replicator_target_iceberg.schema.table_form import TableForm
+from replicator_target_iceberg.schema.types import is_wider, same_type
+from replicator_target_iceberg.table import NewTable
 
 
 class Arranged:
@@ -115,20 +116,33 @@ def shorten_order(change: Change, is_kept: Callable[[int], bool]) -> None:
 
 
 def replace_columns(
-    change: Change, wanted: dict[str, Any], mode: Mode, parse: Callable[[Any], Any], table: str
+    change: Change,
+    wanted: NewTable,
+    form: TableForm,
+    parse: Callable[[Any], Any],
+    table: str,
+    *,
+    keeps_values: bool = False,
 ) -> None:
-    """Give a table whose rows are all replaced the columns of another schema: new ones, but for those that partitions and order follow from.
+    """Give a table whose rows are all replaced the columns of another schema: new ones, but for those that partitions and order follow
+    from; and the properties that name its keys to readers.
 
-    Of a table with a branch for commits those of the same type stay.
+    Of a table with a branch for commits, and of one whose rows keep their values (`keeps_values`), those of the same type stay.
 
     Raises:
         SchemaDriftError: RPL-6428 when one that it is partitioned by is not there, or has another type; RPL-6429 when another has the
             name of a partition field.
     """
     schema = change.schema
-    new = {column["name"]: column["type"] for column in wanted["fields"]}
-    fitting = {c["id"]: c["name"] for c in schema["fields"] if same_type(c["type"], new.get(c["name"], ""))}
+    new = {column["name"]: column["type"] for column in wanted.columns["fields"]}
     partitioning = change.partitioning
+
+    def fits(column: dict[str, Any]) -> bool:
+        wanted_type = new.get(column["name"], "")
+        is_widened = keeps_values and column["id"] not in partitioning.sources and is_wider(column["type"], wanted_type)
+        return is_widened or same_type(column["type"], wanted_type)
+
+    fitting = {column["id"]: column["name"] for column in schema["fields"] if fits(column)}
     partitions = partitioning.sources
     for column in schema["fields"]:
         if column["id"] in partitions and column["id"] not in fitting:
@@ -138,7 +152,9 @@ def replace_columns(
             raise _name_taken(field.name, table)
     shorten_order(change, lambda source: source in fitting)
     # Columns are the table's: where `main` has rows of its own, these keep the values of each column that stays.
-    bound = fitting.keys() if change.is_beside_main else partitions | {f.source for f in change.sorting.fields}
-    columns = Columns(schema, mode)
-    change.update_columns(columns.replace_all(wanted, parse, frozenset(fitting[source] for source in bound)))
-    change.update_columns(columns.identify_new(wanted))
+    keeps = keeps_values or change.is_beside_main
+    bound = fitting.keys() if keeps else partitions | {f.source for f in change.sorting.fields}
+    columns = Columns(schema, form)
+    change.update_columns(columns.replace_all(wanted.columns, parse, frozenset(fitting[source] for source in bound)))
+    change.update_columns(columns.identify_new(wanted.columns))
+    change.name_keys(wanted.properties)

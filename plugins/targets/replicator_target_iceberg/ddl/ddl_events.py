@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from replicator_sdk.errors import BugError, SchemaDriftError
+from replicator_sdk.errors import BugError, NeedsUserError, SchemaDriftError
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
 from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.merge_on_read import MergeOnReadDefinition
+from replicator_sdk.merge_on_read.structure import obstacle
+from replicator_sdk.net_change.numbering import Numbering
 from replicator_sdk.offset import Position
+from replicator_sdk.row_versions.difference import Difference, Ending
+from replicator_sdk.row_versions.version_columns import microseconds
 from replicator_target_iceberg.apply.history import truncate_row
+from replicator_target_iceberg.apply.keyed import Place
 from replicator_target_iceberg.config import IcebergConfig, Mode
+from replicator_target_iceberg.ddl.another_form import of_another_form
 from replicator_target_iceberg.ddl.arranged import Arranged, replace_columns
 from replicator_target_iceberg.ddl.rewrite import NewValues, rewrite_files
 from replicator_target_iceberg.files.data_file import NewFile, write_data_files
 from replicator_target_iceberg.jvm import Jvm
 from replicator_target_iceberg.log.change import Change
-from replicator_target_iceberg.schema.definition import Columns, Step, new_schema, own_names, refuse_twins
+from replicator_target_iceberg.log.version import Version
+from replicator_target_iceberg.schema.definition import Columns, Step, new_schema, refuse_twins
+from replicator_target_iceberg.schema.table_form import HISTORY, TableForm, form_of
 from replicator_target_iceberg.schema.types import field as column_of
 from replicator_target_iceberg.schema.types import iceberg_type, is_wider, numbered, same_type
-from replicator_target_iceberg.table import Attempt, TargetTable
+from replicator_target_iceberg.table import Attempt, NewTable, TargetTable
+from replicator_target_iceberg.versions.current_versions import CurrentFiles
+from replicator_target_iceberg.versions.difference import differing
 
 register("iceberg.ddl.before", "iceberg.ddl.after")
 _IGNORED = frozenset({AlterKind.TIGHTEN_COLUMN, AlterKind.CHANGE_KEY})
@@ -74,17 +85,24 @@ class TableDDL:
     def _create(self, attempt: Attempt, event: DDLEvent) -> None:
         if event.schema is None:
             raise BugError(f"a {event.operation} without a schema", code="RPL-9424", table=str(event.table))
-        wanted = new_schema(event.schema, self._config.mode)
+        form = form_of(self._config, event.schema)
+        wanted = NewTable(new_schema(event.schema, form), form.properties)
         if attempt.version is None:
             change = self._table.change(attempt, wanted)
             self._commit(attempt, event, change, change.append)
             return
-        columns, change = Columns(attempt.version.schema, self._config.mode), self._table.change(attempt)
+        if attempt.version.has_versions and not form.has_versions:
+            raise of_another_form(event.table, _position(event), loses_history=True)
+        change = self._table.change(attempt)
         if attempt.record is not None and attempt.record.dropped:
+            keeps = attempt.version.has_versions and form.has_versions
+            replace_columns(change, wanted, form, self._parse, str(event.table), keeps_values=keeps)
+            if keeps:
+                self._end_all(attempt, event, change)
+                return
             # The kept table of a dropped one gives way to its successor; time travel still shows it.
-            replace_columns(change, wanted, self._config.mode, self._parse, str(event.table))
             self._commit(attempt, event, change, lambda: change.replace_all(()))
-        elif not columns.matches(event.schema):
+        elif not attempt.version.fits(event.schema, form):
             raise SchemaDriftError(
                 "the source creates a table that the target holds already with other columns",
                 code="RPL-6422",
@@ -96,15 +114,51 @@ class TableDDL:
         else:
             self._commit(attempt, event, change, change.append)
 
+    def _check_form(self, attempt: Attempt, event: DDLEvent) -> None:
+        """See that a table with several rows of a key is written as what it is, and no other table is.
+
+        Raises:
+            SchemaDriftError: RPL-6425.
+        """
+        mode, wanted = attempt.there.mode, self._config.mode
+        if mode is not wanted and (mode is not None or wanted is Mode.SCD2):
+            loses = mode is Mode.SCD2
+            raise of_another_form(event.table, _position(event), loses_history=loses)
+
+    def _end_all(self, attempt: Attempt, event: DDLEvent, change: Change) -> None:
+        """End all versions that are current."""
+        before, layout = attempt.progress, change.layout
+        highest = 0 if before is None else before.last_sequence
+        number = event.sequence_number + Numbering(highest, event.sequence_number).added
+        size, form = self._config.target_file_bytes, TableForm(self._config.mode)
+        files = self._table.files(attempt, None)
+        place = Place(change.storage, files, layout, attempt.there.format_version, size, change.form, None, form)
+        made = differing(place, None, Ending(number, self._time(event, attempt, place)), Difference.end_others)
+        progress = self._table.ownership.progress_at(before, _position(event), number)
+        give, written = (lambda: made.give(change)), made.written
+        self._table.commit(attempt, change, progress, give, dropped=False, written=written)
+
+    def _time(self, event: DDLEvent, attempt: Attempt, place: Place) -> int:
+        """When versions end; of a source that does not report its time it was no earlier than the changes before it, as far as they are known."""
+        if event.source_timestamp is not None:
+            return microseconds(event.source_timestamp)
+        known = -1 if attempt.progress is None else attempt.progress.valid_through
+        return max(known, CurrentFiles(place).latest_start())
+
     def _truncate(self, attempt: Attempt, event: DDLEvent) -> None:
+        self._check_form(attempt, event)
         change = self._table.change(attempt)
-        if self._config.mode is Mode.MERGE:
+        if self._config.mode is Mode.SCD2:
+            self._end_all(attempt, event, change)
+            return
+        if self._config.mode is not Mode.APPEND:
             self._commit(attempt, event, change, lambda: change.replace_all(()))
             return
         row = write_data_files(change.storage, truncate_row(change.layout, event.sequence_number), change.form)
         self._commit(attempt, event, change, lambda: change.append(row), row)
 
     def _alter(self, attempt: Attempt, event: DDLEvent) -> None:
+        self._check_form(attempt, event)
         change, values = self._table.change(attempt), dict[str, NewValues]()
         arranged = Arranged(
             change,
@@ -112,25 +166,64 @@ class TableDDL:
             str(event.table),
             str(event.position),
         )
+        form = self._form_after(attempt.there, event)
         for alter in event.alters:
-            self._step(change, arranged, alter, event, values)
+            self._step(change, form, arranged, alter, event, values)
         if event.schema is not None:
-            columns = Columns(change.schema, self._config.mode)
+            columns = Columns(change.schema, form)
             if (step := columns.identify(event.schema.primary_key)) is not None:
                 change.update_columns(step)
+        if form.properties and form.properties != attempt.there.key_properties():
+            change.name_keys(form.properties)
         values = {name: value for name, value in values.items() if name in change.layout}
         if values:
             self._rewrite(attempt, event, change, values)
         else:
             self._commit(attempt, event, change, change.append)
 
+    def _form_after(self, version: Version, event: DDLEvent) -> TableForm:
+        """The table's form once the event is applied.
+
+        Raises:
+            SchemaDriftError: RPL-6432 when the rows of a table with several of a key cannot be read by the keys that it has then.
+        """
+        if self._config.mode in {Mode.MERGE, Mode.APPEND}:
+            return TableForm(self._config.mode, HISTORY if self._config.mode is Mode.APPEND else {})
+        if event.schema is None:
+            raise BugError("an ALTER_TABLE without a schema", code="RPL-9424", table=str(event.table))
+        why = "the rows that it has say by the former key which of them are deleted"
+        try:
+            form = form_of(self._config, event.schema)
+        except NeedsUserError as error:
+            why = error.message
+        else:
+            if form.has_versions:
+                why = ""  # which is found by the present key
+            elif not any(alter.kind is AlterKind.CHANGE_KEY for alter in event.alters):
+                why = _obstacle(version, form, event.alters)
+            if not why:
+                return form
+        raise SchemaDriftError(
+            f"a change of structure concerns a key that readers of the table need: {why}",
+            code="RPL-6432",
+            table=str(event.table),
+            position=str(event.position),
+            hint="correct `watermarkKeys` and `tombstoneKey` where one of their columns is gone; then copy the table again: `replicator table resync NAME TABLE`",
+        )
+
     def _step(
-        self, change: Change, arranged: Arranged, alter: Alter, event: DDLEvent, values: dict[str, NewValues]
+        self,
+        change: Change,
+        form: TableForm,
+        arranged: Arranged,
+        alter: Alter,
+        event: DDLEvent,
+        values: dict[str, NewValues],
     ) -> None:
         """One step; a column whose existing rows get values is noted in `values` under its present name."""
         if alter.kind in _IGNORED:
             return
-        columns = Columns(change.schema, self._config.mode)
+        columns = Columns(change.schema, form)
         old = alter.previous.name if alter.previous else ""
         step: Step | None
         if alter.kind is AlterKind.DROP_COLUMN:
@@ -141,15 +234,16 @@ class TableDDL:
         elif alter.column is None:
             raise BugError(f"a {alter.kind} without a column", code="RPL-9425", table=str(event.table))
         elif alter.kind is AlterKind.ADD_COLUMN:
-            self._must_lack(columns, alter.column.name, event)
+            self._must_lack(columns, form, alter.column.name, event)
             arranged.admit(alter.column.name)
             step = columns.add(alter.column, self._parse)
             if alter.default is not None and not event.needs_snapshot:
-                values[alter.column.name] = NewValues(pa.array([alter.default], alter.column.type.arrow))
+                made = pa.array([alter.default], alter.column.type.arrow)
+                values[alter.column.name] = NewValues(made, only_current=form.has_versions)
         elif alter.kind is AlterKind.RENAME_COLUMN:
             self._must_have(columns, old, event)
             arranged.admit(alter.column.name, old)
-            step = self._renamed(columns, old, alter.column.name, event)
+            step = self._renamed(columns, form, old, alter.column.name, event)
             if old in values:
                 values[alter.column.name] = values.pop(old)
         elif alter.kind is AlterKind.RELAX_COLUMN:
@@ -160,8 +254,8 @@ class TableDDL:
         if step is not None:
             change.update_columns(step)
 
-    def _renamed(self, columns: Columns, old: str, new: str, event: DDLEvent) -> Step:
-        refuse_twins([*own_names(self._config.mode), *(n for n in columns.names if n != old), new], str(event.table))
+    def _renamed(self, columns: Columns, form: TableForm, old: str, new: str, event: DDLEvent) -> Step:
+        refuse_twins([*form.own_names, *(n for n in columns.names if n != old), new], str(event.table))
         return columns.rename(old, new)
 
     def _retyped(
@@ -204,7 +298,7 @@ class TableDDL:
                 hint="the target was altered by another program: copy the table again: `replicator table resync NAME TABLE`",
             )
 
-    def _must_lack(self, columns: Columns, name: str, event: DDLEvent) -> None:
+    def _must_lack(self, columns: Columns, form: TableForm, name: str, event: DDLEvent) -> None:
         """See that a column to add does not exist: which of its values are the source's is unknown then."""
         if columns.has(name):
             raise SchemaDriftError(
@@ -214,11 +308,13 @@ class TableDDL:
                 position=str(event.position),
                 hint="copy the table again: `replicator table resync NAME TABLE`",
             )
-        refuse_twins([*own_names(self._config.mode), *columns.names, name], str(event.table))
+        refuse_twins([*form.own_names, *columns.names, name], str(event.table))
 
     def _rewrite(self, attempt: Attempt, event: DDLEvent, change: Change, values: dict[str, NewValues]) -> None:
         """Commit the new columns together with files that hold the existing rows under them."""
-        files = self._table.files(attempt, None)
+        every = self._table.files(attempt, None)
+        stays = [f for f in every if f.is_past] if all(value.only_current for value in values.values()) else []
+        files = [file for file in every if not stays or not file.is_past]
         try:
             made = rewrite_files(change.storage, files, change.layout.arrow, values, change.form)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -229,7 +325,11 @@ class TableDDL:
                 position=str(event.position),
                 hint="copy the table again: `replicator table resync NAME TABLE`, or leave the column out by `columns`",
             ) from error
-        self._commit(attempt, event, change, lambda: change.replace_all(made), made)
+        if not stays:
+            self._commit(attempt, event, change, lambda: change.replace_all(made), made)
+            return
+        deletes = [ref for file in files for ref in file.deletes if ref.data_file]
+        self._commit(attempt, event, change, lambda: change.change_rows(made, files, deletes), made)
 
     def _commit(
         self,
@@ -244,6 +344,14 @@ class TableDDL:
         progress = self._table.ownership.progress_at(attempt.progress, _position(event), event.sequence_number)
         made = [file.location for file in written or ()]
         self._table.commit(attempt, change, progress, content, dropped=dropped, written=made)
+
+
+def _obstacle(version: Version, form: TableForm, steps: Sequence[Alter]) -> str:
+    """Why readers would see other rows after steps that lead to `form`; empty when they would not."""
+    assert form.keys is not None
+    is_of_mode = version.mode is Mode.MERGE_ON_READ
+    before = MergeOnReadDefinition.from_properties(version.key_properties()) if is_of_mode else None
+    return obstacle(before, form.keys.definition, steps, iceberg_type)
 
 
 def _position(event: DDLEvent) -> Position:

@@ -8,15 +8,18 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from replicator_sdk.batch import combined
 from replicator_sdk.distributed.executors import run_on_threads
-from replicator_target_iceberg.files.data_file import NewFile, read_rows, write_data_files
+from replicator_sdk.row_versions import END_SEQUENCE
+from replicator_target_iceberg.files.data_file import PAST, NewFile, read_rows, write_data_files
 from replicator_target_iceberg.files.deleted_rows import deleted_rows
 from replicator_target_iceberg.files.form import FileForm
 from replicator_target_iceberg.files.live_files import LiveFile
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.schema.encoding import fit
+from replicator_target_iceberg.schema.table_form import VERSION_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,12 @@ class NewValues:
     Attributes:
         default: The value of every row, an array of one; None when it comes from another column.
         origin: The column it is cast from, as the files have it.
+        only_current: Whether ended versions have NULL instead of `default`.
     """
 
     default: pa.Array | None = None
     origin: pa.Field | None = None
+    only_current: bool = False
 
 
 def rewrite_files(
@@ -71,16 +76,19 @@ def _rewritten(
         sources = iter(combined(rows.column(len(plain) + place)) for place in range(len(origins)))
         for name, value in values.items():
             kind = wanted.field(wanted.get_field_index(name)).type
-            columns[name] = _values(value, next(sources) if value.origin is not None else None, kind, rows.num_rows)
+            columns[name] = _values(value, next(sources) if value.origin is not None else None, kind, rows)
         parts.append(pa.Table.from_arrays([columns[f.name] for f in wanted], schema=wanted))
     if not any(part.num_rows for part in parts):
         return []
-    return write_data_files(storage, pa.concat_tables(parts), form)
+    return write_data_files(storage, pa.concat_tables(parts), form, begin=PAST if file.is_past else "")
 
 
-def _values(value: NewValues, source: pa.Array | None, kind: pa.DataType, size: int) -> pa.Array:
+def _values(value: NewValues, source: pa.Array | None, kind: pa.DataType, rows: pa.Table) -> pa.Array:
     if source is not None:
         return fit(source, kind)
     assert value.default is not None
     made = fit(value.default, kind)
-    return pa.repeat(made[0], size)
+    if value.only_current:
+        is_current = combined(rows.column(VERSION_NAMES[END_SEQUENCE])).is_null()
+        return pc.if_else(is_current, made[0], pa.scalar(None, kind))
+    return pa.repeat(made[0], rows.num_rows)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -25,6 +26,10 @@ _ROW_GROUP: Final = 1 << 26
 _PARTITIONS_LARGER: Final = 2  # than one file: what rows that wait in several partitions take together
 FULL: Final = "full-"
 """What the names of files begin with that are as large as was wanted, however small Parquet makes them: compaction leaves them as they are."""
+
+_DIGITS: Final = 18  # of decimals that a whole number of eight bytes holds
+PAST: Final = "past-"
+"""What the names of files begin with that have ended versions only (mode `scd2`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,9 @@ class NewFile:
     sorted_by: int = 0
 
 
-def write_data_files(storage: Storage, rows: pa.Table, form: FileForm, chosen_by: int | None = None) -> list[NewFile]:
+def write_data_files(
+    storage: Storage, rows: pa.Table, form: FileForm, chosen_by: int | None = None, *, begin: str = ""
+) -> list[NewFile]:
     """Write rows of a layout as one new file for each partition; durable on return.
 
     Args:
@@ -58,8 +65,9 @@ def write_data_files(storage: Storage, rows: pa.Table, form: FileForm, chosen_by
         rows: At least one.
         form: How they are written.
         chosen_by: The identity of the column by which files are chosen; None for none.
+        begin: As for `FileWriter`.
     """
-    with FileWriter(storage, rows.nbytes + 1, form, chosen_by) as writer:
+    with FileWriter(storage, rows.nbytes + 1, form, chosen_by, begin=begin) as writer:
         writer.add(rows)
         return writer.finish()
 
@@ -85,6 +93,8 @@ def _written(
 
 def has_range(kind: pa.DataType) -> bool:
     """Whether files are chosen by the lowest and highest value of a column of this type."""
+    if pa.types.is_decimal128(kind):
+        return bool(kind.precision <= _DIGITS)
     return bool(
         pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)
     )
@@ -94,6 +104,12 @@ def plain(values: pa.Array) -> pa.Array:
     """Values of a column that files are chosen by, as whole numbers or text."""
     if pa.types.is_string(values.type):
         return values
+    if pa.types.is_decimal128(
+        values.type
+    ):  # without its scale, which is that of all values: the lower one of its two words
+        words = np.frombuffer(values.buffers()[1], np.int64) if len(values) else np.empty(0, np.int64)
+        low = words[2 * values.offset : 2 * (values.offset + len(values)) : 2]
+        return pa.array(low, mask=pc.is_null(values).to_numpy(zero_copy_only=False))
     return values.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date32(values.type) else values.cast(pa.int64())
 
 
@@ -118,10 +134,28 @@ class FileWriter:
 
     When the block ends by an error, what it wrote is deleted. Rows of many partitions that together take twice `target_bytes` are
     written in smaller files.
+
+    Args:
+        storage: The table's files.
+        target_bytes: How large files are, in memory.
+        form: How they are written.
+        chosen_by: The identity of the column by which files are chosen; None for none.
+        begin: What the names of all files begin with, before `FULL`.
+        level: What comes after it.
     """
 
-    def __init__(self, storage: Storage, target_bytes: int, form: FileForm, chosen_by: int | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        target_bytes: int,
+        form: FileForm,
+        chosen_by: int | None = None,
+        *,
+        begin: str = "",
+        level: str = "",
+    ) -> None:
         self._storage, self._target_bytes, self._form, self._chosen_by = storage, target_bytes, form, chosen_by
+        self._begin, self._level = begin, level
         self._waiting: dict[Partition, _Waiting] = {}
         self._bytes = 0
         self.made: list[NewFile] = []
@@ -159,7 +193,8 @@ class FileWriter:
         waiting = self._waiting.pop(partition)
         self._bytes -= waiting.bytes
         rows = pa.concat_tables(waiting.parts)
-        self.made.append(_written(self._storage, rows, self._form, self._chosen_by, partition, prefix))
+        name = self._begin + prefix + self._level
+        self.made.append(_written(self._storage, rows, self._form, self._chosen_by, partition, name))
 
 
 def read_rows(storage: Storage, location: str, fields: Sequence[pa.Field]) -> Iterator[pa.Table]:
@@ -173,7 +208,7 @@ def read_rows(storage: Storage, location: str, fields: Sequence[pa.Field]) -> It
         there = {field_id(column): column.name for column in file.schema_arrow}
         if None in there:  # written by a program that gives no identities
             there = {field_id(f): f.name for f in fields if f.name in file.schema_arrow.names}
-        names = [there[key] for f in fields if (key := field_id(f)) in there]
+        names = list(dict.fromkeys(there[key] for f in fields if (key := field_id(f)) in there))
         for group in range(file.num_row_groups):
             with readable(location):
                 rows = file.read_row_group(group, columns=names) if names else None

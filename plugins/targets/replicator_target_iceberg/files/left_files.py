@@ -8,11 +8,12 @@ from typing import Final
 
 from pyarrow import fs
 
+from replicator_target_iceberg.files.data_file import FULL, PAST
 from replicator_target_iceberg.files.storage import Storage, opened
 from replicator_target_iceberg.naming import local_path
 
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_DATA: Final = re.compile(rf"(full-)?{_UUID}\.parquet|{_UUID}-deletes\.(parquet|puffin)")
+_DATA: Final = re.compile(rf"({PAST})?({FULL})?(level\d+-)?{_UUID}\.parquet|{_UUID}-deletes\.(parquet|puffin)")
 """As this target names its files. Other programs' names have numbers of tasks before or after."""
 _METADATA: Final = re.compile(
     rf"{_UUID}-m\d+\.avro|snap-\d+-\d+-{_UUID}\.avro|{_UUID}(\.gz)?\.metadata\.json|{_UUID}-version-hint\.temp"

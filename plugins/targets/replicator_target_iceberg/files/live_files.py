@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from replicator_sdk.batch import combined
 from replicator_sdk.errors import NeedsUserError
 from replicator_target_iceberg.arrangement.partitioning import WHOLE_TABLE, Partition, Partitioning
-from replicator_target_iceberg.files.data_file import NewFile, has_range, plain
+from replicator_target_iceberg.files.data_file import PAST, NewFile, has_range, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,11 @@ class LiveFile:
     def of(cls, new: NewFile) -> LiveFile:
         """A file that was committed."""
         return cls(new.location, new.size, new.rows, new.lowest, new.highest, partition=new.partition)
+
+    @property
+    def is_past(self) -> bool:
+        """Whether it has ended versions only; other programs may have put them together with current ones."""
+        return self.location.rpartition("/")[2].startswith(PAST)
 
     @property
     def gone(self) -> int:
@@ -208,7 +213,7 @@ def _bound(bounds: dict[str, Any] | None, chosen_by: int | None, kind: pa.DataTy
         return None
     raw = bytes.fromhex(bounds["values"][bounds["keys"].index(chosen_by)])
     if not pa.types.is_string(kind):
-        return int.from_bytes(raw, "little", signed=True)
+        return int.from_bytes(raw, "big" if pa.types.is_decimal(kind) else "little", signed=True)
     try:  # a text is cut short at its end: the lower end downwards, the upper one upwards
         return raw.decode()
     except UnicodeDecodeError:  # by a program that cuts inside of a character

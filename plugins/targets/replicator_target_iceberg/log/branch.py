@@ -18,6 +18,11 @@ def tag_of(branch: str) -> str:
     return _TAG if branch == MAIN else f"{_TAG}-{branch}"
 
 
+def copy_branch(branch: str) -> str:
+    """The branch with a later copy of a table of versions until it is complete; no name that a tag of any branch has."""
+    return f"{_TAG}.copy" if branch == MAIN else f"{_TAG}.copy-{branch}"
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """Where the next commit to a branch begins.
@@ -88,7 +93,8 @@ def left_commit(metadata: Any, head: Head) -> Any | None:
 def other_branches(metadata: Any, branch: str) -> list[str]:
     """The names of the branches beside one that is not `main`; none beside `main`, whose table is the replicator's as a whole."""
     refs = dict(metadata.refs())
-    return [] if branch == MAIN else sorted(name for name in refs if name != branch and refs[name].isBranch())
+    found = [name for name in refs if name != branch and refs[name].isBranch()]
+    return [] if branch == MAIN else sorted(name for name in found if not name.startswith(copy_branch(MAIN)))
 
 
 def own_snapshots(metadata: Any, head: Head) -> list[Any]:

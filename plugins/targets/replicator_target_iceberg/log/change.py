@@ -19,13 +19,13 @@ from py4j.protocol import Py4JError
 from replicator_sdk.errors import RetryableError
 from replicator_target_iceberg.arrangement.partitioning import Partition, Partitioning
 from replicator_target_iceberg.arrangement.sorting import Sorting
-from replicator_target_iceberg.config import CODEC, LEVEL, MAIN
+from replicator_target_iceberg.config import CODEC, KEY_PROPERTIES, LEVEL, MAIN
 from replicator_target_iceberg.files.data_file import NewFile
 from replicator_target_iceberg.files.form import FileForm
 from replicator_target_iceberg.files.live_files import DeleteRef, LiveFile
 from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.jvm import Jvm, class_names, java_errors, java_exception
-from replicator_target_iceberg.log.branch import tag_of
+from replicator_target_iceberg.log.branch import copy_branch, tag_of
 from replicator_target_iceberg.log.version import COMMIT, PROGRESS, Version
 from replicator_target_iceberg.naming import local_path
 from replicator_target_iceberg.schema.types import Layout
@@ -50,6 +50,7 @@ class Change:
         self._jvm, self._transaction, self._version, self._branch = jvm, transaction, base, branch
         self._base = None if base is None else base.metadata
         self._stamps: dict[str, str] = {}
+        self._aside: Any | None = None
         self._partitions: dict[Partition, Any] = {}
         self.name = uuid.uuid4().hex
 
@@ -123,6 +124,24 @@ class Change:
             step(update)
             update.commit()
 
+    def name_keys(self, properties: Mapping[str, str]) -> None:
+        """Name a merge-on-read table's keys to its readers; none of another table's."""
+        with java_errors("change the table's properties"):
+            there, update = self._transaction.table().properties(), self._transaction.updateProperties()
+            for name in KEY_PROPERTIES:
+                if name in properties:
+                    update.set(name, properties[name])
+                elif there.get(name) is not None:
+                    update.remove(name)
+            update.commit()
+
+    @property
+    def key_properties(self) -> dict[str, str]:
+        """The properties that name the table's keys to readers, as they will be."""
+        with java_errors("read the table's properties"):
+            asked = self._transaction.table().properties()
+            return {name: text for name in KEY_PROPERTIES if (text := asked.get(name)) is not None}
+
     def replace_all(self, add: Iterable[NewFile]) -> None:
         """Take all files out and put these in."""
         with java_errors("replace the table's files"):
@@ -162,6 +181,36 @@ class Change:
             for file in add:
                 update.appendFile(self._data_file(file))
             self._finish(update)
+
+    def put_aside(
+        self, branch: str, add: Iterable[NewFile], properties: Mapping[str, str], *, begins: bool = False
+    ) -> None:
+        """Put files into another branch, whose snapshot then says `properties`; called before the commit's own files are given.
+
+        Args:
+            branch: Its name.
+            add: The files.
+            properties: What the snapshot's summary holds.
+            begins: Whether the branch is made, and has nothing else.
+        """
+        with java_errors("put files into a branch"):
+            transaction = self._transaction
+            update = (transaction.newOverwrite() if begins else transaction.newAppend()).toBranch(branch)
+            if begins:
+                update.overwriteByRowFilter(self._jvm[".expressions.Expressions"].alwaysTrue())
+            for file in add:
+                (update.addFile if begins else update.appendFile)(self._data_file(file))
+            for name, value in properties.items():
+                update.set(name, value)
+            update.commit()
+            self._aside = transaction.table().snapshot(branch)
+
+    def drop_copy(self, version: Version | None) -> None:
+        """Drop the branch with a copy of versions that a table's version may have; its snapshots stay until they expire."""
+        branch = copy_branch(self._branch)
+        if version is not None and version.metadata.ref(branch) is not None:
+            with java_errors("drop a branch"):
+                self._transaction.manageSnapshots().removeBranch(branch).commit()
 
     def restore(self, snapshot: Any) -> None:
         """Have the rows and the columns of an earlier snapshot again; those of later ones stay, for time travel, until they expire."""
@@ -247,16 +296,17 @@ class Change:
 
     def sync(self, storage: Storage) -> None:
         """Have what it wrote on this machine's disk survive a power cut."""
-        listed = local_path(str(self.made().manifestListLocation()))
-        if listed is None:
-            return
-        newest = self._transaction.underlyingOps().current().metadataFileLocation()
-        folder, _, name = listed.rpartition("/")
-        own = "-".join(name.removesuffix(".avro").split("-")[-5:])  # of all that this commit wrote
-        manifests = (f"{folder}/{own}-m{number}.avro" for number in itertools.count())
-        for path in (listed, *itertools.takewhile(os.path.exists, manifests), local_path(str(newest))):
-            if path is not None:
+        for snapshot in filter(None, (self._aside, self.made())):
+            listed = local_path(str(snapshot.manifestListLocation()))
+            if listed is None:
+                return
+            folder, _, name = listed.rpartition("/")
+            own = "-".join(name.removesuffix(".avro").split("-")[-5:])  # of all that this commit wrote
+            manifests = (f"{folder}/{own}-m{number}.avro" for number in itertools.count())
+            for path in (listed, *itertools.takewhile(os.path.exists, manifests)):
                 storage.sync(path)
+        if newest := local_path(str(self._transaction.underlyingOps().current().metadataFileLocation())):
+            storage.sync(newest)
 
     def _data_file(self, file: NewFile) -> Any:
         table = self._transaction.table()

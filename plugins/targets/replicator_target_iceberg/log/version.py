@@ -11,16 +11,22 @@ from replicator_sdk.authoring.table_ownership import TableRecord
 from replicator_sdk.discovery.table_storage import TableStorage
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.offset import Offset
-from replicator_sdk.schema import TableId
+from replicator_sdk.schema import TableId, TableSchema
 from replicator_target_iceberg.arrangement.partitioning import Partitioning
+from replicator_target_iceberg.config import KEY_PROPERTIES, OWN_TOMBSTONE, Mode
 from replicator_target_iceberg.jvm import Jvm
 from replicator_target_iceberg.log.branch import Head, branch_gone, find_head, left_commit, tag_of
+from replicator_target_iceberg.log.ranges import as_numbers, as_ranges
+from replicator_target_iceberg.schema.definition import Columns
+from replicator_target_iceberg.schema.table_form import VERSION_NAMES, TableForm
 from replicator_target_iceberg.schema.types import Layout
 
 PROGRESS: Final = "replicator.progress"
 """The property of a snapshot's summary that holds the table's record."""
 COMMIT: Final = "replicator.commit"
 """The property by which a commit is known from every other."""
+KEYS: Final = "replicator.keys"
+"""The property that holds, of a table with several rows of a key, the table properties that name its keys."""
 COMMIT_ID: Final = "replicator.commit-id"
 """The property that commits of several tables share which were made together."""
 _TOTALS: Final = ("data-files", "files-size", "records", "position-deletes", "equality-deletes")
@@ -66,6 +72,37 @@ class Version:
     def layout(self) -> Layout:
         """The columns."""
         return Layout.of(self.schema)
+
+    def key_properties(self) -> dict[str, str]:
+        """The table properties that name the keys of a merge-on-read table to its readers."""
+        asked = self.metadata.properties()
+        return {name: text for name in KEY_PROPERTIES if (text := asked.get(name)) is not None}
+
+    def fits(self, schema: TableSchema, form: TableForm) -> bool:
+        """Whether the table has exactly the columns of a source's table in a form, and its readers these keys."""
+        if not Columns(self.schema, form).matches(schema):
+            return False
+        # The properties of a table of versions decide nothing, and are said again.
+        return form.keys is None or self.key_properties() == form.properties
+
+    @property
+    def mode(self) -> Mode | None:
+        """That of a table which has several rows of a key; None for others. Versions are known by their columns, so that no one who drops a
+        property has a copy take them away.
+        """
+        if {*VERSION_NAMES.values()} <= {column["name"] for column in self.schema["fields"]}:
+            return Mode.SCD2
+        return Mode.MERGE_ON_READ if OWN_TOMBSTONE in self.key_properties() else None
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether it is a table of versions."""
+        return self.mode is Mode.SCD2
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the branch has data files."""
+        return storage_of(self.head.snapshot).files != 0
 
     def progress_unknown(self, table: TableId) -> NeedsUserError:
         """Returns the error of a version whose `later` is None."""
@@ -125,6 +162,15 @@ def record_of(snapshot: Any, read_offset: Callable[[Mapping[str, bytes]], Offset
     return None if found is None else TableRecord.from_json(found, read_offset)
 
 
+def keys_of(metadata: Any, snapshot: Any) -> dict[str, str]:
+    """The table properties that named the keys at a snapshot of this target, or of another program after one; else none."""
+    for found in Head("", True, snapshot).ancestors(metadata):
+        if _record(found) is not None:
+            keys: dict[str, str] = json.loads(found.summary().get(KEYS) or "{}")
+            return keys
+    return {}
+
+
 def storage_of(snapshot: Any | None) -> TableStorage:
     """What Java's snapshot consists of, by the totals of its summary; a table without one is empty.
 
@@ -155,31 +201,23 @@ def packed(record: Mapping[str, Any]) -> str:
 
     Every commit writes the summaries of all snapshots, and the record of each step of a large copy names all chunks so far.
     """
-    progress = {**record["progress"], _CHUNKS: _as_ranges(record["progress"][_CHUNKS])}
-    return json.dumps({**record, "progress": progress, _LOADED: _as_ranges(record[_LOADED])})
+    progress = {**record["progress"], _CHUNKS: _ranges(record["progress"][_CHUNKS])}
+    return json.dumps({**record, "progress": progress, _LOADED: _ranges(record[_LOADED])})
 
 
 def unpacked(text: str) -> dict[str, Any]:
     """The record that `packed` has written."""
     record: dict[str, Any] = json.loads(text)
-    progress = {**record["progress"], _CHUNKS: _as_numbers(record["progress"][_CHUNKS])}
-    return {**record, "progress": progress, _LOADED: _as_numbers(record[_LOADED])}
+    progress = {**record["progress"], _CHUNKS: _numbers(record["progress"][_CHUNKS])}
+    return {**record, "progress": progress, _LOADED: _numbers(record[_LOADED])}
 
 
-def _as_ranges(numbers: Iterable[int] | None) -> list[list[int]] | None:
-    if numbers is None:
-        return None
-    ranges: list[list[int]] = []
-    for number in sorted(numbers):
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    return ranges
+def _ranges(numbers: Iterable[int] | None) -> list[list[int]] | None:
+    return None if numbers is None else as_ranges(numbers)
 
 
-def _as_numbers(ranges: Iterable[list[int]] | None) -> list[int] | None:
-    return None if ranges is None else [number for first, last in ranges for number in range(first, last + 1)]
+def _numbers(ranges: Iterable[list[int]] | None) -> list[int] | None:
+    return None if ranges is None else as_numbers(ranges)
 
 
 def has_commit(version: Version, commit: str, base: int) -> bool:

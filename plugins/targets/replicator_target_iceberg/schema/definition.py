@@ -8,48 +8,30 @@ from typing import Any, Final
 from replicator_sdk.errors import SchemaDriftError
 from replicator_sdk.schema import Column, TableSchema
 from replicator_target_iceberg.config import Mode
+from replicator_target_iceberg.schema.table_form import BEFORE, TableForm
 from replicator_target_iceberg.schema.types import field, iceberg_type, numbered, same_type
 
-BEFORE: Final = "_before"
-HISTORY: Final = {
-    "_op": "string",
-    "_sequence_num": "long",
-    "_source_timestamp": "timestamptz",
-    "_unchanged": {"type": "list", "element-id": 0, "element-required": False, "element": "string"},
-}
-"""The columns that tables of the mode `append` have before the source's; after these comes `_before`."""
 _NO_KEY: Final = ("float", "double")
 Step = Callable[[Any], object]
 
 
-def new_schema(schema: TableSchema, mode: Mode) -> dict[str, Any]:
+def new_schema(schema: TableSchema, form: TableForm) -> dict[str, Any]:
     """A new table's columns in Iceberg's JSON form, with the key's columns as identifier fields where Iceberg allows it.
 
     Raises:
         SchemaDriftError: When Iceberg cannot hold the columns beside each other, or has no type for one.
     """
-    refuse_twins([*schema.names, *own_names(mode)], str(schema.table))
-    key = identifier_columns(schema, mode)
+    refuse_twins([*schema.names, *form.own_names], str(schema.table))
+    key = identifier_columns(schema, form.mode)
     columns = [field(c.name, iceberg_type(c.type), required=c.name in key) for c in schema.columns]
-    if mode is Mode.APPEND:
-        columns = _as_history(columns)
-    made = numbered(columns)
+    before = [field(BEFORE, {"type": "struct", "fields": columns})] if form.is_history else []
+    made = numbered([*(field(name, kind) for name, kind in form.leading.items()), *columns, *before])
     return {
         "type": "struct",
         "schema-id": 0,
         "fields": made,
         "identifier-field-ids": [column["id"] for column in made if column["name"] in key],
     }
-
-
-def _as_history(columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    before = {"type": "struct", "fields": columns}
-    return [*(field(name, kind) for name, kind in HISTORY.items()), *columns, field(BEFORE, before)]
-
-
-def own_names(mode: Mode) -> tuple[str, ...]:
-    """The names of the columns that a table has beside the source's."""
-    return (*HISTORY, BEFORE) if mode is Mode.APPEND else ()
 
 
 def identifier_columns(schema: TableSchema, mode: Mode) -> tuple[str, ...]:
@@ -61,17 +43,17 @@ def identifier_columns(schema: TableSchema, mode: Mode) -> tuple[str, ...]:
 
 
 def refuse_twins(names: Iterable[str], table: str) -> None:
-    """Raise an error when two names differ by case only: Spark takes them for one."""
+    """Raise an error when two names are equal, or differ by case only: Spark takes them for one."""
     seen: dict[str, str] = {}
     for name in names:
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
+        if (other := seen.get(name.lower())) is not None:
             raise SchemaDriftError(
                 f"Spark takes the columns {other!r} and {name!r} for one",
                 code="RPL-6421",
                 table=table,
-                hint="leave one out by `columns`; a name that begins with _ may be the replicator's own in the mode append",
+                hint="leave one out by `columns`; a name that begins with _ may be the replicator's own where `mode` is not merge",
             )
+        seen[name.lower()] = name
 
 
 class Columns:
@@ -79,13 +61,13 @@ class Columns:
 
     Args:
         schema: As the table has it.
-        mode: Of the target.
+        form: What it has beside the source's columns.
     """
 
-    def __init__(self, schema: dict[str, Any], mode: Mode) -> None:
+    def __init__(self, schema: dict[str, Any], form: TableForm) -> None:
         self._fields: list[dict[str, Any]] = schema["fields"]
-        self._schema, self._mode = schema, mode
-        self._own = set(own_names(mode))
+        self._schema, self._form = schema, form
+        self._own = set(form.own_names)
 
     @property
     def names(self) -> list[str]:
@@ -96,7 +78,8 @@ class Columns:
         """Whether the table has exactly these columns and types, in any order."""
         wanted = {c.name: iceberg_type(c.type) for c in schema.columns}
         here = {c["name"]: c["type"] for c in self._fields if c["name"] not in self._own}
-        is_whole = self._own <= {column["name"] for column in self._fields}
+        own = {c["name"]: c["type"] for c in self._fields if c["name"] in self._own}
+        is_whole = self._own == own.keys() and all(same_type(own[n], kind) for n, kind in self._form.leading.items())
         return is_whole and wanted.keys() == here.keys() and all(same_type(wanted[n], here[n]) for n in wanted)
 
     def has(self, name: str) -> bool:
@@ -123,7 +106,7 @@ class Columns:
 
         def step(update: Any) -> None:
             update.addColumn(None, column.name, parse(kind))
-            if self._mode is Mode.APPEND:
+            if self._form.is_history:
                 update.addColumn(BEFORE, column.name, parse(kind))
 
         return step
@@ -166,7 +149,9 @@ class Columns:
             place = self.names.index(column.name)
             if place:
                 update.moveAfter(column.name, self.names[place - 1])
-            elif self._mode is Mode.MERGE:
+            elif self._form.leading:
+                update.moveAfter(column.name, list(self._form.leading)[-1])
+            else:
                 update.moveFirst(column.name)
 
         return step
@@ -175,7 +160,7 @@ class Columns:
         """Have the key's columns for identifier fields as far as they allow no NULL; None where that changes nothing."""
         names = list(key)
         wanted = names if names and all(self.is_required(name) for name in names) else []
-        if self._mode is Mode.APPEND or sorted(wanted) == sorted(self.identifiers()):
+        if self._form.mode is not Mode.MERGE or sorted(wanted) == sorted(self.identifiers()):
             return None
         return lambda update: update.setIdentifierFields(wanted)
 
@@ -193,8 +178,9 @@ class Columns:
     def replace_all(
         self, wanted: dict[str, Any], parse: Callable[[Any], Any], kept: frozenset[str] = frozenset()
     ) -> Step:
-        """Take all columns out but those of `kept`, and put those of another schema in, under new identities."""
+        """Take all columns out but those of `kept`, which may get a wider type, and put those of another schema in, under new identities."""
         here = {column["name"]: column["required"] for column in self._fields}
+        types = {column["name"]: column["type"] for column in self._fields}
 
         def step(update: Any) -> None:
             update.allowIncompatibleChanges()
@@ -206,7 +192,10 @@ class Columns:
                 if name not in kept:
                     add = update.addRequiredColumn if required else update.addColumn
                     add(None, name, parse(column["type"]))
-                elif required != here[name]:
+                    continue
+                if not same_type(types[name], column["type"]):
+                    update.updateColumn(name, parse(column["type"]))
+                if required != here[name]:
                     (update.requireColumn if required else update.makeColumnOptional)(name)
 
         return step
@@ -219,4 +208,4 @@ class Columns:
         return lambda update: update.setIdentifierFields(names)
 
     def _paths(self, name: str) -> list[str]:
-        return [name, f"{BEFORE}.{name}"] if self._mode is Mode.APPEND else [name]
+        return [name, f"{BEFORE}.{name}"] if self._form.is_history else [name]

@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from replicator_sdk.batch import TableChanges
+from replicator_sdk.net_change.numbering import Numbering
+from replicator_sdk.row_versions.difference import Ending
 from replicator_sdk.schema import TableSchema
 from replicator_target_delta.apply.key_lookup import Place
 from replicator_target_delta.apply.keyed import KeyedApply
@@ -23,16 +25,16 @@ from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.log.table_state import State
 from replicator_target_delta.maintenance.compaction import Pack, plan_all_packs, writer
-from replicator_target_delta.merge_on_read.append import AppendApply, Numbering
+from replicator_target_delta.merge_on_read.append import AppendApply
 from replicator_target_delta.schema.encoding import encode_rows
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.table_form import form_of
 from replicator_target_delta.schema.types import Layout
-from replicator_target_delta.versions.difference import Difference, Ending, difference
+from replicator_target_delta.versions.difference import Compared, difference
 from replicator_target_delta.versions.history import VersionsApply
 from replicator_target_delta.versions.repairing import replace_versions
-from replicator_target_delta.versions.version_columns import VersionColumns
+from replicator_target_delta.versions.version_columns import version_columns
 
 
 class FolderTable:
@@ -54,7 +56,7 @@ class FolderTable:
         form = form_of(self.config, self.schema)
         names = form.names
         stamper = Stamper(names, str(changes.identity))
-        if form.definition is not None:
+        if form.keys is not None:
             append = AppendApply(
                 place, changes, stamper, form, Numbering(self.highest, changes.identity.first_sequence)
             )
@@ -63,7 +65,7 @@ class FolderTable:
             return
         if form.has_versions:
             numbering = Numbering(self.highest, changes.identity.first_sequence)
-            columns = VersionColumns.of(self.state.layout, names)
+            columns = version_columns(self.state.layout, names)
             versions = VersionsApply(place, changes, stamper, columns, numbering, now=self.now)
             made = versions.write().to_changes(self.storage, self.state.files)
             self._commit(made.add, made.remove)
@@ -102,7 +104,7 @@ class FolderTable:
             for encoded, add in files:
                 work.take(encoded, DataFile(add))
             work.end_others()
-            made = work.finish().to_changes(self.storage, self.state.files)
+            made = work.finish()
         self._commit(made.add, made.remove)
         self.highest = number
 
@@ -114,9 +116,9 @@ class FolderTable:
         self._commit(made.add, made.remove)
         self.highest = number
 
-    def _difference(self, ending: Ending) -> AbstractContextManager[Difference]:
+    def _difference(self, ending: Ending) -> AbstractContextManager[Compared]:
         place = Place(None, self.state, self.storage, self.config.target_file_bytes, soft_deletes=False)
-        columns = VersionColumns.of(self.state.layout, form_of(self.config, self.schema).names)
+        columns = version_columns(self.state.layout, form_of(self.config, self.schema).names)
         return difference(place, columns, ending, self.state.layout, self.schema)
 
     def compact(self, file_bytes: int, merges: int) -> int:

@@ -10,6 +10,7 @@ import pytest
 
 from replicator_sdk.testing.target_suite import TargetConformance
 from tests.depth import ALL_CASES
+from tests.plugins.targets.iceberg.versions.versions_warehouse import VersionsWarehouse
 from tests.plugins.targets.iceberg.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -53,3 +54,33 @@ class TestIcebergOnABranch(TargetConformance):
         lake = Warehouse(tmp_path / "lake", iceberg_spark, branch="audit")
         yield lake
         assert {name: lake.main_rows(name) for name in lake.tables()} == dict.fromkeys(lake.tables(), 0)
+
+
+class TestIcebergMergeOnRead(TargetConformance):
+    """Tables without a key are refused in this mode. Read by `pyiceberg` and DuckDB's SQL."""
+
+    test_removals_that_come_before_their_inserts_take_them_away = None  # type: ignore[assignment]
+    test_a_table_that_is_dropped_and_created_again_waits_for_no_row = None  # type: ignore[assignment]
+    supports_keyless: ClassVar[bool] = False
+    cuts: ClassVar[tuple[str, ...]] = ("first alone",)
+    random_histories: ClassVar[int] = 6 if ALL_CASES else 3
+    interruptions: ClassVar[int] = 4
+
+    @pytest.fixture
+    def system(self, tmp_path: Path, iceberg_spark: SparkSession) -> Warehouse:
+        return Warehouse(tmp_path / "lake", iceberg_spark, mode="merge-on-read")
+
+
+class TestIcebergVersions(TargetConformance):
+    """The current versions are the rows of the source. Tables without a key are refused in this mode."""
+
+    test_removals_that_come_before_their_inserts_take_them_away = None  # type: ignore[assignment]
+    test_a_table_that_is_dropped_and_created_again_waits_for_no_row = None  # type: ignore[assignment]
+    supports_keyless: ClassVar[bool] = False
+    cuts: ClassVar[tuple[str, ...]] = ("first alone",)
+    random_histories: ClassVar[int] = 6 if ALL_CASES else 3
+    interruptions: ClassVar[int] = 4
+
+    @pytest.fixture
+    def system(self, tmp_path: Path, iceberg_spark: SparkSession) -> VersionsWarehouse:
+        return VersionsWarehouse(tmp_path / "lake", iceberg_spark)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal as Number
@@ -17,8 +19,15 @@ from replicator_sdk.datatype import BINARY, DATE, FLOAT64, INSTANT, INT64, STRIN
 from replicator_sdk.discovery.maintenance import MaintenanceReport
 from replicator_sdk.schema import Column, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk
+from replicator_target_iceberg.arrangement.partitioning import Partitioning
+from replicator_target_iceberg.arrangement.sorting import Sorting
+from replicator_target_iceberg.files.data_file import PAST, FileWriter
+from replicator_target_iceberg.files.form import FileForm
+from replicator_target_iceberg.files.left_files import look
 from replicator_target_iceberg.files.live_files import parse_task
+from replicator_target_iceberg.files.storage import Storage
 from replicator_target_iceberg.maintenance import compaction
+from replicator_target_iceberg.maintenance.folding import name_of
 from tests.plugins.targets.changes import TABLE, at, batch, delete, insert, row, update
 from tests.plugins.targets.iceberg.warehouse import Warehouse
 
@@ -60,6 +69,23 @@ def test_rows_beside_one_with_a_very_long_text_are_found_by_readers_and_by_chang
     assert left.num_rows == 150_009
 
 
+@pytest.mark.parametrize("begin", ["", PAST])
+@pytest.mark.parametrize("level", ["", name_of(3)])
+@pytest.mark.parametrize("size", [1, 1 << 30])
+def test_every_name_that_files_are_given_is_known_to_those_who_look_for_left_ones(
+    tmp_path: Path, begin: str, level: str, size: int
+) -> None:
+    rows = pa.table({"key": ["a"]})
+    form = FileForm(Partitioning(), Sorting())
+    with FileWriter(Storage(str(tmp_path)), size, form, begin=begin, level=level) as writer:
+        writer.add(rows)
+        [file] = writer.finish()
+    os.utime(file.location.removeprefix("file:"), (0, 0))
+    (tmp_path / "metadata").mkdir()
+    found = look(Storage(str(tmp_path)), str(tmp_path / "metadata"), time.time())
+    assert [old.location.rpartition("/")[2] for old in found.old] == [file.location.rpartition("/")[2]]
+
+
 NOON = datetime(1900, 1, 1, 12, 0, 0, 7, UTC)
 KEYS: dict[str, tuple[DataType, list[Any]]] = {
     "text": (STRING, ["", "a" * 16 + "b", "a" * 16 + "c", "a" * 15 + "é" * 5, "\U0010ffff" * 20, "\ud7ff" * 20]),
@@ -68,6 +94,10 @@ KEYS: dict[str, tuple[DataType, list[Any]]] = {
     "instant": (INSTANT, [NOON, NOON + timedelta(microseconds=1), datetime(9999, 12, 31, tzinfo=UTC)]),
     "timestamp": (TIMESTAMP, [NOON.replace(tzinfo=None), datetime(1969, 12, 31, 23, 59, 59, 999999)]),
     "decimal": (Decimal(20, 2), [Number("-99999999.99"), Number("0.00"), Number("123456789012345678.91")]),
+    "short decimal": (
+        Decimal(18, 4),
+        [Number("-99999999999999.9999"), Number("0.0001"), Number("99999999999999.9999")],
+    ),
     "binary": (BINARY, [b"", b"\xff" * 20, b"\xff" * 20 + b"\x00"]),
     "uuid": (UUID, ["00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"]),
     "float": (FLOAT64, [float("nan"), 0.0, float("-inf"), 1e308]),

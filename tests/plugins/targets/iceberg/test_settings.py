@@ -22,12 +22,6 @@ def config(**settings: Any) -> IcebergConfig:
     return IcebergConfig.model_validate(base | settings)
 
 
-@pytest.mark.parametrize("mode", ["merge-on-read", "scd2"])
-def test_modes_that_do_not_exist_yet_are_refused_as_such(mode: str) -> None:
-    with pytest.raises(ValidationError, match="this mode does not exist yet"):
-        config(mode=mode)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -26,6 +26,7 @@ from replicator_target_iceberg.config import IcebergConfig
 from replicator_target_iceberg.consumer import IcebergConsumer
 from replicator_target_iceberg.naming import identifier
 from tests.plugins.targets.iceberg.folding import folded
+from tests.plugins.targets.latest import latest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,9 +88,16 @@ class Warehouse(TargetSystem):
         return int(self.table(table).scan().count()) if "main" in self.table(table).metadata.refs else 0
 
     def rows(self, table: TableId) -> list[dict[str, Any]]:
-        """The same as dictionaries."""
-        found: list[dict[str, Any]] = self.arrow(table).to_pylist()
+        """The same as dictionaries; in the mode `merge-on-read` those that readers see."""
+        rows = self.arrow(table)
+        found: list[dict[str, Any]] = rows.to_pylist()
+        if "primary_key" in (properties := self.properties(table)):
+            return [found[place] for place in latest(rows, properties)]
         return found
+
+    def properties(self, table: TableId) -> dict[str, str]:
+        """The table's properties."""
+        return dict(self.table(table).properties)
 
     def summaries(self, table: TableId) -> list[dict[str, str]]:
         """What each snapshot says of itself, the oldest first."""
@@ -104,9 +112,12 @@ class Warehouse(TargetSystem):
         from replicator_target_iceberg.config import Mode
         from replicator_target_iceberg.jvm import Catalog
         from replicator_target_iceberg.schema.definition import new_schema
+        from replicator_target_iceberg.schema.table_form import TableForm
 
         catalog = Catalog(self.spark(), self.config)
-        catalog.create(identifier(schema.table), json.dumps(new_schema(schema, Mode.MERGE)), {}).commitTransaction()
+        catalog.create(
+            identifier(schema.table), json.dumps(new_schema(schema, TableForm(Mode.MERGE))), {}
+        ).commitTransaction()
         catalog.close()
 
     def read_table(self, schema: TableSchema) -> list[Row]:

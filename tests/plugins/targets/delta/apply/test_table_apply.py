@@ -8,8 +8,8 @@ import pytest
 
 from replicator_sdk.datatype import FLOAT64, INT64, STRING
 from replicator_sdk.errors import DataError, NeedsUserError, SchemaDriftError, SnapshotNeededError
+from replicator_sdk.net_change import partial_rows as incomplete
 from replicator_sdk.schema import Column, TableId, TableSchema
-from replicator_target_delta.apply import partial_rows as incomplete
 from replicator_target_delta.log.transaction_log import TableLog
 from tests.plugins.targets.changes import KEYED, KEYLESS, TABLE, at, batch, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake

@@ -255,6 +255,7 @@ LISTS = TableSchema(
         (ORDERS, {"watermarkKeys": ["order_id"]}, "two parts"),
         (ORDERS, {"watermarkKeys": ["ts"], "tombstoneKey": "ts"}, "two parts"),
         (ORDERS, {"tombstoneKey": "_sequence_num"}, "two parts"),
+        (ORDERS, {"tombstoneKey": "_source_timestamp"}, "two parts"),
     ],
 )
 def test_keys_that_cannot_work_are_refused_before_anything_is_written(

@@ -20,7 +20,7 @@ from replicator_sdk.testing.histories.values import Row, difference
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.simulate import Simulator
 from tests.plugins.targets.delta.folder_table import FolderTable
-from tests.plugins.targets.delta.merge_on_read.latest import latest
+from tests.plugins.targets.latest import latest
 
 
 @settings(max_examples=40, deadline=None)

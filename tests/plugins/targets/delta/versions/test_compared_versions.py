@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from replicator_sdk.testing.histories.reference import RowChange
 from tests.plugins.targets.changes import KEYED, delete, insert, row, update
 from tests.plugins.targets.delta.folder_table import FolderTable
-from tests.plugins.targets.delta.versions.model import VersionsModel, assert_in_order, counted, timed
+from tests.plugins.targets.version_model import VersionsModel, assert_in_order, counted, timed
 
 _KEYS = range(5)
 _NAMES = st.sampled_from(["a", "b", None])

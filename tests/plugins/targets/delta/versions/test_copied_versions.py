@@ -19,7 +19,7 @@ from replicator_sdk.testing.histories.batches import to_table_changes
 from replicator_sdk.testing.histories.reference import RowChange
 from tests.plugins.targets.changes import KEYED, delete, insert, row, update
 from tests.plugins.targets.delta.folder_table import FolderTable
-from tests.plugins.targets.delta.versions.model import instant, timed
+from tests.plugins.targets.version_model import instant, timed
 
 
 @pytest.fixture
@@ -77,6 +77,23 @@ def test_a_delete_of_no_row_is_counted_also_where_its_record_lacks_values(table:
     assert [(one["id"], one["name"], one["note"]) for one in table.rows() if one["_is_current"]] == [(1, "b", "n")]
     with pytest.raises(DataError):
         table.apply(timed(3, [update({"id": 9, "name": "b"})], 3000))
+
+
+def test_a_row_that_is_read_again_by_a_clock_that_is_late_begins_when_the_version_before_it_did(
+    table: FolderTable,
+) -> None:
+    """Else a query for a moment would find two versions."""
+    table.apply(timed(1, [insert(row(1, "a")), insert(row(2, "a")), update(row(1, "b"))], 1000, 1000, 2000))
+    table.copy_again([[row(1, "c"), row(2, "a"), row(3, "a")]], 1500, 1600)
+    assert spans(table) == [
+        (1, "a", instant(1000), instant(2000)),
+        (1, "b", instant(2000), instant(2000)),
+        (1, "c", instant(2000), None),
+        (2, "a", instant(1000), None),
+        (3, "a", instant(1600), None),
+    ]
+    table.repair(timed(2, [insert(row(1, "d"))], -1, overlap=True), 1700)
+    assert spans(table)[2:4] == [(1, "c", instant(2000), instant(2000)), (1, "d", instant(2000), None)]
 
 
 NAMES = st.sampled_from(["a", "b", None])

@@ -16,9 +16,9 @@ from duckdb_extensions import import_extension  # type: ignore[import-untyped]
 
 from replicator_sdk.snapshot import SnapshotChunk
 from tests.plugins.targets.changes import KEYED, TABLE, at, batch, delete, insert, row, update
-from tests.plugins.targets.delta.versions.model import timed
 from tests.plugins.targets.delta.versions.versions_lake import VersionsLake
 from tests.plugins.targets.snapshot_rows import SnapshotRows
+from tests.plugins.targets.version_model import timed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from replicator_sdk.batch import BatchIdentity
 from replicator_sdk.offset import Position
+from replicator_sdk.row_versions.opening import rising
 from replicator_sdk.testing.histories.batches import to_batch, to_table_changes
 from replicator_sdk.testing.histories.history import History
 from replicator_sdk.testing.histories.random_history import random_history
@@ -20,11 +21,10 @@ from replicator_sdk.testing.histories.reference import RowChange
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.simulate import Simulator
 from replicator_target_delta.apply.pruning import candidate_files
-from replicator_target_delta.versions.history import rising
 from replicator_target_delta.versions.version_columns import end_column
 from tests.plugins.targets.changes import KEYED, batch, insert, row, update
 from tests.plugins.targets.delta.folder_table import FolderTable
-from tests.plugins.targets.delta.versions.model import VersionsModel, assert_in_order, counted
+from tests.plugins.targets.version_model import VersionsModel, assert_in_order, counted
 
 
 @settings(max_examples=20, deadline=None)

@@ -30,9 +30,9 @@ from tests.plugins.targets.changes import (
 )
 from tests.plugins.targets.delta.apply.test_slice import Copy
 from tests.plugins.targets.delta.lake import Lake
-from tests.plugins.targets.delta.versions.model import assert_in_order
 from tests.plugins.targets.delta.versions.versions_lake import VersionsLake
 from tests.plugins.targets.snapshot_rows import SnapshotRows
+from tests.plugins.targets.version_model import assert_in_order
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

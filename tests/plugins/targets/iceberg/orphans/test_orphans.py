@@ -17,6 +17,7 @@ from replicator_target_iceberg.jvm import Catalog
 from replicator_target_iceberg.log.change import Change
 from replicator_target_iceberg.naming import identifier
 from replicator_target_iceberg.schema.definition import new_schema
+from replicator_target_iceberg.schema.table_form import TableForm
 from tests.plugins.targets.changes import KEYED, TABLE, at, batch, delete, insert, row, update
 from tests.plugins.targets.iceberg.orphans.folders import age, checksums_of_nothing, files, needed
 from tests.plugins.targets.iceberg.others import before_publishing, compacts, foreign
@@ -146,7 +147,7 @@ def test_a_table_beside_another_one_in_the_same_location_keeps_everything(
     beside = Warehouse(lake.folder.parent / "other", iceberg_spark, "jdbc")
     catalog = Catalog(iceberg_spark, beside.config)
     newest = str(lake.table(TABLE).metadata_location)
-    catalog.create(identifier(TABLE), json.dumps(new_schema(KEYED, Mode.MERGE)), {}).commitTransaction()
+    catalog.create(identifier(TABLE), json.dumps(new_schema(KEYED, TableForm(Mode.MERGE))), {}).commitTransaction()
     java: Any = catalog._catalog
     java.dropTable(catalog._identifier(identifier(TABLE)), False)
     java.registerTable(catalog._identifier(identifier(TABLE)), newest).newAppend().commit()

@@ -34,7 +34,7 @@ class IcebergShop(OperatorShop):
 
     def __init__(self, folder: Path, replicator: Replicator, spark: SparkSession) -> None:
         super().__init__(folder, replicator)
-        self._spark = spark
+        self.spark = spark
         self.target()
 
     def target(self, **settings: Any) -> None:
@@ -54,7 +54,7 @@ class IcebergShop(OperatorShop):
 
     def foreign(self, table: TableId, step: Callable[[Any, Catalog], object]) -> None:
         """Have another program commit: `step` is given Java's table, and the catalog."""
-        catalog = Catalog(self._spark, IcebergConfig.model_validate(self.settings))
+        catalog = Catalog(self.spark, IcebergConfig.model_validate(self.settings))
         step(catalog.jvm[".BaseTable"](catalog.operations(identifier(table)), "t"), catalog)
         catalog.close()
 

@@ -61,7 +61,7 @@ class IncompleteRows:
         self._bytes += rows.nbytes
         if self._bytes > _IN_MEMORY:
             if self._sink is None:
-                self._spill = tempfile.TemporaryDirectory(prefix="replicator-delta-")
+                self._spill = tempfile.TemporaryDirectory(prefix="replicator-rows-")
                 self._sink = pa.ipc.new_file(str(Path(self._spill.name) / "rows"), self.schema)
             for part in self._rows:
                 self._sink.write_table(part)

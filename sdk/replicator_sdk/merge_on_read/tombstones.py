@@ -11,8 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.batch import combined
-from replicator_sdk.merge_on_read import MergeOnReadDefinition
-from replicator_target_delta.schema.types import Layout
 
 Bools = npt.NDArray[np.bool_]
 _ANY_TEXT: Final = "deleted"
@@ -22,26 +20,23 @@ class Tombstones:
     """The tombstone key of one table; picklable.
 
     Args:
-        layout: The table's columns.
-        definition: Its keys.
+        field: Its column, as the table's files have it.
+        text: The definition's `tombstone_string_key_value`.
     """
 
-    def __init__(self, layout: Layout, definition: MergeOnReadDefinition) -> None:
-        name = definition.tombstone_key
-        assert name is not None, "this target always names one"
-        self.field = layout[name].arrow
-        self._place = [column.name for column in layout.columns].index(name)
-        self._text = definition.tombstone_string_key_value
+    def __init__(self, field: pa.Field, text: str | None) -> None:
+        self.field, self._text = field, text
 
     def mark(self, rows: pa.Table, deleted: Bools) -> pa.Table:
-        """`rows` of the table's physical schema, those that are `deleted` as tombstones."""
+        """`rows` as the table's files have them, those that are `deleted` as tombstones."""
         if not deleted.any():
             return rows
-        values = pc.if_else(pa.array(deleted), self._value(), combined(rows.column(self._place)))
-        return rows.set_column(self._place, self.field, values)
+        place = rows.schema.get_field_index(self.field.name)
+        values = pc.if_else(pa.array(deleted), self._value(), combined(rows.column(place)))
+        return rows.set_column(place, self.field, values)
 
     def are(self, rows: pa.Table) -> Bools:
-        """Which of `rows`, a table with the tombstone's physical column, are tombstones."""
+        """Which of `rows`, a table with the tombstone key's column, are tombstones."""
         values = combined(rows.column(self.field.name))
         if pa.types.is_boolean(values.type):
             found = pc.fill_null(values, False)

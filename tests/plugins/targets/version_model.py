@@ -83,7 +83,8 @@ class VersionsModel:
             if there is not None:
                 self._end(key, number, max(there.start, ended if new is None else opened))
             if new is not None:
-                self.current[key] = Version(dict(new), number, opened)
+                start = opened if there is None else max(opened, there.start)
+                self.current[key] = Version(dict(new), number, start)
                 self.versions.append(self.current[key])
 
     def _end(self, key: Any, number: int, time: int) -> None:

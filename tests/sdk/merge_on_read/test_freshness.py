@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from replicator_sdk.merge_on_read import MergeOnReadDefinition, latest_rows
-from replicator_target_delta.merge_on_read.freshness import by_freshness, last_of_each
+from replicator_sdk.merge_on_read.freshness import by_freshness, last_of_each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

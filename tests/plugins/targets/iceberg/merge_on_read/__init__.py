@@ -1,0 +1,1 @@
+"""The mode `merge-on-read` of Iceberg tables."""

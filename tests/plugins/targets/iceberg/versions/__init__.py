@@ -1,0 +1,1 @@
+"""The mode `scd2` of Iceberg tables."""
