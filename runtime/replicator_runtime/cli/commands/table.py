@@ -111,7 +111,7 @@ def resync(
 ) -> None:
     """Describe tables at the source and copy them again; what the target has of them is replaced.
 
-    The copy is made beside the table and replaces it at once, where the target can (Delta, BigQuery); others need --in-place.
+    The copy is made beside the table and replaces it at once, where the target can (Delta, Iceberg, BigQuery); others need --in-place.
     The outcome says that the copy will be made; `replicator status` shows how far it is. Sources without snapshots (Kafka)
     cannot do it. Example: replicator table resync pipeline.json shop.orders
     """
