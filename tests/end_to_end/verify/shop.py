@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.end_to_end.replicator import Ended, Replicator, mysql_source, postgres_source
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.end_to_end.verify.damage import damage
 
 TABLES = ("item", "part", "visit")
 _CREATE = (
@@ -108,11 +106,9 @@ class Shop:
             assert time.monotonic() < deadline
             time.sleep(2)
 
-    def damage(self, spark: SparkSession, table: str, *statements: str) -> None:
+    def damage(self, table: str, *statements: str) -> None:
         """Another program writes to the table in the lake, which `{}` names."""
-        place = f"delta.`{self.replicator.lake / self.folder / table}`"
-        for statement in statements:
-            spark.sql(statement.format(place))
+        damage(self.replicator.lake / self.folder / table, statements)
 
 
 def compared(ended: Ended) -> dict[str, Mapping[str, Any]]:

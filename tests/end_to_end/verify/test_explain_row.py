@@ -15,11 +15,10 @@ from replicator_sdk.datatype import UUID
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from tests.end_to_end.replicator import Ended, Replicator
+from tests.end_to_end.verify.damage import damage
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 def run(path: Path, *statements: str) -> None:
@@ -79,7 +78,7 @@ def test_what_differs_is_named_and_values_are_shown_where_they_are_asked_for(rep
     assert (data["source"]["row"]["price"], data["target"]["row"]["price"]) == ("33.00", "30.00")
 
 
-def test_a_row_that_is_not_late_and_differs_is_an_error_with_a_next_step(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_row_that_is_not_late_and_differs_is_an_error_with_a_next_step(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     run(path, "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT)", "INSERT INTO item VALUES (1, 'a'), (2, 'b')")
     run(path, "CREATE TABLE other (id INTEGER PRIMARY KEY)")
@@ -87,7 +86,7 @@ def test_a_row_that_is_not_late_and_differs_is_an_error_with_a_next_step(tmp_pat
     made.until_current()
     run(path, "UPDATE item SET name = 'c' WHERE id = 2")
     made.until_current()
-    spark.sql(f"DELETE FROM delta.`{made.lake / 'main' / 'item'}` WHERE id = 1")
+    damage(made.lake / "main" / "item", ["DELETE FROM {} WHERE id = 1"])
     run(path, "INSERT INTO other VALUES (1)")  # the table's own last commit is older than the log then
     made.until_current()
     ended = explained(made, "item", "id=1")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.end_to_end.comparison import delta_rows
 from tests.end_to_end.verify.shop import Shop, compared, counts, server_shop, sqlite_shop
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _DAMAGE = (
     "DELETE FROM {} WHERE id IN (100, 101)",
@@ -40,14 +37,12 @@ def repair(shop: Shop, *arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(1800)
-def test_damage_is_repaired_exactly_while_a_run_goes_on_and_all_tables_are_written(
-    shop: Shop, spark: SparkSession
-) -> None:
+def test_damage_is_repaired_exactly_while_a_run_goes_on_and_all_tables_are_written(shop: Shop) -> None:
     shop.begin()
     running = shop.replicator.start()
     shop.wait_until_replicating()
-    shop.damage(spark, "item", *_DAMAGE)
-    shop.damage(spark, "part", *_PARTS)
+    shop.damage("item", *_DAMAGE)
+    shop.damage("part", *_PARTS)
     with shop.written():
         found = repair(shop)
     assert counts(found["item"]) == _FOUND
@@ -76,12 +71,12 @@ def rows_of_repairs(shop: Shop, table: str) -> int:
     return sum(json.loads(add["stats"])["numRecords"] for add in new)
 
 
-def test_without_a_run_the_command_repairs_by_itself_what_it_can(tmp_path: Path, spark: SparkSession) -> None:
+def test_without_a_run_the_command_repairs_by_itself_what_it_can(tmp_path: Path) -> None:
     shop = sqlite_shop(tmp_path)
     shop.begin()
     shop.replicator.until_current()
-    shop.damage(spark, "item", *_DAMAGE)
-    shop.damage(spark, "visit", "DELETE FROM {} WHERE who = 9 AND page IS NULL")
+    shop.damage("item", *_DAMAGE)
+    shop.damage("visit", "DELETE FROM {} WHERE who = 9 AND page IS NULL")
     asked = shop.verify("--repair")
     assert (asked.status, asked.error["code"]) == (3, "RPL-1228"), asked.messages
     items = shop.replicator.lake / "main" / "item"

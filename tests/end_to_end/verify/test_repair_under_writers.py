@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,9 +17,6 @@ from tests.end_to_end.verify.shop import Shop, compared, server_shop
 from tests.services.mysql import client
 from tests.services.mysql.server import MysqlDatabase
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 _DAMAGE = (
     "DELETE FROM {} WHERE id BETWEEN 100 AND 109",
     "UPDATE {} SET name = 'damaged' WHERE id BETWEEN 110 AND 119",
@@ -28,7 +24,6 @@ _DAMAGE = (
     "INSERT INTO {0} SELECT * FROM {0} WHERE id BETWEEN 130 AND 139",
     "UPDATE {} SET id = id + 90000 WHERE id BETWEEN 140 AND 144",
 )
-"""By Spark's SQL: delta-rs 1.6 refuses to write tables with column mapping and domain metadata, as these are."""
 _COLUMNS = {"item": ["id", "name", "price"], "part": ["a", "b", "n"], "visit": ["who", "page"]}
 
 
@@ -81,12 +76,12 @@ def differing(shop: Shop, database: MysqlDatabase) -> list[str]:
 
 @pytest.mark.timeout(1800)
 def test_damaged_rows_that_are_written_meanwhile_are_right_afterwards(
-    shop: Shop, mysql_database: MysqlDatabase, spark: SparkSession
+    shop: Shop, mysql_database: MysqlDatabase
 ) -> None:
     shop.begin()
     running = shop.replicator.start()
     shop.wait_until_replicating()
-    shop.damage(spark, "item", *_DAMAGE)
+    shop.damage("item", *_DAMAGE)
     with shop.written(), damaged_rows_written(shop):
         ended = shop.verify("--repair", "--yes")
         assert ended.status == 0, ended.messages

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.end_to_end.verify.shop import Shop, compared, counts, server_shop, sqlite_shop
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mysql"])
@@ -18,19 +14,18 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
     return sqlite_shop(tmp_path) if request.param == "sqlite" else server_shop(request, request.param, tmp_path)
 
 
-def test_damage_is_found_exactly_while_all_tables_are_written(shop: Shop, spark: SparkSession) -> None:
+def test_damage_is_found_exactly_while_all_tables_are_written(shop: Shop) -> None:
     shop.begin()
     running = shop.replicator.start()
     shop.wait_until_replicating()
     shop.damage(
-        spark,
         "item",
         "DELETE FROM {} WHERE id IN (100, 101)",
         "UPDATE {} SET name = 'damaged' WHERE id BETWEEN 110 AND 112",
         "UPDATE {} SET price = NULL WHERE id = 120",
         "INSERT INTO {0} SELECT * FROM {0} WHERE id = 130",
     )
-    shop.damage(spark, "visit", "DELETE FROM {} WHERE who = 9 AND page IS NULL")
+    shop.damage("visit", "DELETE FROM {} WHERE who = 9 AND page IS NULL")
     with shop.written():
         ended = shop.verify("--show-keys")
     found = compared(ended)
@@ -76,9 +71,7 @@ def _files(folder: Path, *parts: str) -> dict[str, float]:
     return {str(path): path.stat().st_mtime_ns for path in found if path.suffix != ".crc"}
 
 
-def test_what_the_pipeline_leaves_out_and_marks_as_deleted_is_no_difference(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_what_the_pipeline_leaves_out_and_marks_as_deleted_is_no_difference(tmp_path: Path) -> None:
     shop = sqlite_shop(tmp_path, tables=[{"table": "item", "dmlBlacklist": ["DELETE"], "columns": [{"name": "name"}]},
                                          {"table": "part"}, {"table": "visit", "dmlBlacklist": ["UPDATE"]}])  # fmt: skip
     shop.replicator.lake_settings = {"softDeletes": True}
@@ -88,7 +81,7 @@ def test_what_the_pipeline_leaves_out_and_marks_as_deleted_is_no_difference(
         "DELETE FROM item WHERE id < 5", "DELETE FROM part WHERE n < 5", "UPDATE item SET price = 0 WHERE id = 9"
     )
     shop.replicator.until_current()
-    shop.damage(spark, "part", "UPDATE {} SET `_is_deleted` = true WHERE n = 100")
+    shop.damage("part", "UPDATE {} SET _is_deleted = true WHERE n = 100")
     ended = shop.verify()
     found = compared(ended)
     assert ended.status == 5, ended.messages

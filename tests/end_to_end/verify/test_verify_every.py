@@ -18,8 +18,6 @@ from tests.end_to_end.verify.shop import Shop, counts, sqlite_shop
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import SparkSession
-
 
 def asked(shop: Shop, *arguments: str) -> Any:
     return shop.replicator.start_command("verify", str(shop.replicator.pipeline), *arguments).wait()
@@ -45,7 +43,7 @@ def verified(shop: Shop, after: Mapping[str, str] | None = None) -> dict[str, Ma
 
 
 @pytest.mark.timeout(600)
-def test_a_run_finds_by_itself_what_was_damaged_and_stops_for_nothing(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_run_finds_by_itself_what_was_damaged_and_stops_for_nothing(tmp_path: Path) -> None:
     shop = sqlite_shop(tmp_path)
     shop.begin()
     running = shop.replicator.start()
@@ -54,7 +52,7 @@ def test_a_run_finds_by_itself_what_was_damaged_and_stops_for_nothing(tmp_path: 
     assert ended.status == 0, ended.messages
     first = verified(shop)
     assert {(one["result"], one["rowsSource"], one["error"]) for one in first.values()} == {("equal", 200, None)}
-    shop.damage(spark, "item", "DELETE FROM {} WHERE id IN (100, 101)")
+    shop.damage("item", "DELETE FROM {} WHERE id IN (100, 101)")
     time.sleep(1.1)  # times have seconds
     assert asked(shop, "--every", "1h").status == 0  # which makes all due
     found = verified(shop, {name: one["verifiedAt"] for name, one in first.items()})

@@ -149,18 +149,14 @@ class SchemaHistory:
         """The table's definition now.
 
         Raises:
-            SchemaDriftError: RPL-3750 when a statement that is not understood has touched it; RPL-3751 when there is no such table.
+            KeyError: When there is no such table, see `knows`.
+            SchemaDriftError: RPL-3750 when a statement that is not understood has touched it.
         """
         entry = self._now.get(table)
+        if entry is None:
+            raise KeyError(str(table))
         if isinstance(entry, KnownTable):
             return entry.definition
-        if entry is None:
-            raise SchemaDriftError(
-                "the schema history has no such table at this log position",
-                code="RPL-3751",
-                table=str(table),
-                hint=f"report it with the statements that made the table; {COPY_TABLE_AGAIN}",
-            )
         since = self._tables[self._now.key(table)].since
         raise SchemaDriftError(
             f"the table's definition is not known after the statement {entry.head!r}: {entry.reason}",
