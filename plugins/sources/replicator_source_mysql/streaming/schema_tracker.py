@@ -155,7 +155,7 @@ class SchemaTracker:
             "the log holds rows of a table that the schema history does not know",
             code="RPL-3792",
             table=str(table),
-            hint=f"report it; {COPY_TABLE_AGAIN}",
+            hint=f"let the log have each CREATE TABLE (sql_log_bin = 1), or report it; {COPY_TABLE_AGAIN}",
         )
 
     def follow(self, query: Query, after: MySqlOffset, captured: CapturedTables) -> list[StructureChange | None]:

@@ -389,35 +389,39 @@ def test_a_column_that_the_log_does_not_announce_stops_its_table_and_is_known_af
     mariadb.three_runs()
 
 
-def the_history_follows(shop: ServerShop, statement: str) -> None:
-    """The stored schema history has followed a statement that the log does not hold, as after a reader's fault."""
-    with open_run(shop.pipeline()) as opened:
+@follows("RPL-3750")
+def test_a_table_whose_definition_the_history_does_not_have_is_copied_again(mariadb: ServerShop) -> None:
+    """A former release has stored a statement that it did not understand."""
+    mariadb.run()
+    with open_run(mariadb.pipeline()) as opened:
         saved, stored = opened.offsets.latest(), opened.store.get(source_key(HISTORY_KEY))
         assert saved is not None
         assert stored is not None
         known = SchemaHistory.load(stored)
-        effects = read_statement(statement, Session(shop.database.name))
-        known.apply(effects, MySqlOffset.from_fields(saved.fields))
+        statement = read_statement("ALTER TABLE notes FROBNICATE", Session(mariadb.database.name))
+        known.apply(statement, MySqlOffset.from_fields(saved.fields))
         opened.store.put(source_key(HISTORY_KEY), known.dump())
-
-
-@follows("RPL-3750", "RPL-3792")
-@pytest.mark.parametrize(
-    ("statement", "code"), [("ALTER TABLE notes FROBNICATE", "RPL-3750"), ("DROP TABLE notes", "RPL-3792")]
-)
-def test_a_table_whose_definition_the_history_does_not_have_is_copied_again(
-    mariadb: ServerShop, statement: str, code: str
-) -> None:
-    """A former release has stored a statement that it did not understand, or has lost the table."""
-    mariadb.run()
-    the_history_follows(mariadb, statement)
     mariadb.database.execute("UPDATE notes SET name = 'x' WHERE id = 2")
-    for number in (11, 12):
-        mariadb.database.execute(f"INSERT INTO customers VALUES ({number}, 'of the other table')")
-        with pytest.raises(ReplicatorError, match=rf"{code}.*table resync NAME TABLE --in-place"):
+    for _ in range(2):
+        with pytest.raises(ReplicatorError, match=r"RPL-3750.*table resync NAME TABLE --in-place"):
             mariadb.run()
-        assert number in [row["id"] for row in in_memory_target.STORAGE.rows("customers")]
-    resync_past_the_place(mariadb, code)
+    resync_past_the_place(mariadb, "RPL-3750")
+    mariadb.three_runs()
+
+
+@follows("RPL-3792")
+def test_a_table_that_was_made_anew_without_the_log_is_copied_again(mariadb: ServerShop) -> None:
+    """As by a script that turns the log off for some of its statements."""
+    mariadb.run()
+    ((_, create),) = mariadb.database.query("SHOW CREATE TABLE notes")
+    mariadb.database.execute("DROP TABLE notes")
+    without_log(mariadb, create)
+    mariadb.database.execute("INSERT INTO notes VALUES (2, 'made anew')")
+    mariadb.database.execute("INSERT INTO customers VALUES (11, 'of the other table')")
+    with pytest.raises(ReplicatorError, match=r"RPL-3792.*table resync NAME TABLE --in-place"):
+        mariadb.run()
+    assert 11 in [row["id"] for row in in_memory_target.STORAGE.rows("customers")]
+    resync(mariadb, "notes")
     mariadb.three_runs()
 
 
