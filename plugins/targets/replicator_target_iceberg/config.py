@@ -46,6 +46,11 @@ class Mode(enum.StrEnum):
     SCD2 = "scd2"
     """Every version of a row as a row, with the time from which and to which it was valid."""
 
+    @property
+    def is_read_by_keys(self) -> bool:
+        """Whether a key has several rows, and table properties name the keys to readers."""
+        return self in (Mode.MERGE_ON_READ, Mode.SCD2)
+
 
 class Coordinator(enum.StrEnum):
     """What elects the process that commits, and how it gets the files that were written."""

@@ -254,7 +254,7 @@ class TargetTable:
         record = self.ownership.record(progress, attempt.record, dropped=dropped)
         storage = change.storage
         stamps = {PROGRESS: packed(record.to_json()), **_summary(progress), COMMIT_ID: commit_id or change.name}
-        keys = change.key_properties if keys is None else keys
+        keys = self._keys(attempt, change) if keys is None else keys
         if OWN_TOMBSTONE in keys or VERSION_END_KEY in keys:
             stamps[KEYS] = json.dumps(keys)  # for a rewind to it
         change.stamp(stamps)
@@ -277,6 +277,12 @@ class TargetTable:
         self._last = progress
         self._show(change.made())
         failpoint("iceberg.commit.after")
+
+    def _keys(self, attempt: Attempt, change: Change) -> dict[str, str]:
+        """The properties that name the keys of a table with several rows of a key; those of other tables are not read."""
+        there = attempt.version
+        is_read = self._config.mode.is_read_by_keys or (there is not None and there.mode is not None)
+        return change.key_properties if is_read else {}
 
     def _has_happened(self, attempt: Attempt, change: Change) -> bool:
         """Whether the table has the commit, whatever the catalog has said: a request that was sent twice is refused the second time.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from replicator_sdk.batch import combined
+from replicator_sdk.batch import TableChanges, combined
+from replicator_sdk.event import DMLOperation
 from replicator_sdk.net_change import encode_rows as code_rows
 from replicator_sdk.row_versions.opening import Add, CurrentVersions
 from replicator_sdk.row_versions.version_columns import VersionColumns
@@ -19,6 +20,7 @@ from replicator_sdk.row_versions.version_columns import VersionColumns
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 File = TypeVar("File")
+Encode = Callable[[pa.Table], pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,24 @@ class Difference(Generic[File]):
             self.whole.append(written)
         else:
             self._current(self._columns.beginning(rows, floors).filter(pa.array(opened)))
+
+    def repair(self, changes: TableChanges, encode_keys: Encode, encode: Encode) -> None:
+        """Have the table hold the rows of INSERTs, and no row of the keys of DELETEs.
+
+        Args:
+            changes: As `RepairableConsumer.repair_rows` gets them.
+            encode_keys: Gives columns of the key, in its order, the form that the table's files have.
+            encode: Gives rows of the source the form of current versions; a row that is opened begins as this says.
+        """
+        key = list(changes.schema.primary_key)
+        for batch in changes.batches():
+            deleted = batch.op.to_numpy(zero_copy_only=False) == DMLOperation.DELETE
+            if deleted.any():
+                assert batch.before is not None
+                which = pa.array(np.flatnonzero(deleted))
+                self.end(encode_keys(pa.table([batch.before.field(name).take(which) for name in key], names=key)))
+            rows = pa.Table.from_arrays(batch.row.flatten(), schema=changes.schema.arrow)
+            self.take(encode(rows.filter(pa.array(~deleted))))
 
     def end(self, keys: pa.Table) -> None:
         """Have the table hold no row of `keys`, which are distinct."""

@@ -33,8 +33,8 @@ from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.schema.types import Layout
 from replicator_target_delta.table import Attempt, TargetTable
+from replicator_target_delta.versions.difference import replace_versions
 from replicator_target_delta.versions.history import VersionsApply
-from replicator_target_delta.versions.repairing import replace_versions
 from replicator_target_delta.versions.version_columns import version_columns
 
 if TYPE_CHECKING:

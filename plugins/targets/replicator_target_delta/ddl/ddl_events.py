@@ -24,7 +24,7 @@ from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.table_form import TableForm, form_of
 from replicator_target_delta.schema.types import Layout, same_type, spark_type
 from replicator_target_delta.table import Attempt, TargetTable
-from replicator_target_delta.versions.difference import end_all
+from replicator_target_delta.versions.difference import Work, differing
 from replicator_target_delta.versions.version_columns import end_column, latest_time, version_columns
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class TableDDL:
         layout = state.layout if metadata is None else Layout.of(json.loads(metadata["schemaString"]))
         columns, known = version_columns(layout, self._config.metadata_names()), event.source_timestamp
         time = latest_time(state, columns) if known is None else microseconds(known)
-        changes = end_all(place, columns, Ending(number, time))
+        changes = differing(place, columns, Ending(number, time), Work.end_others, layout=layout)
         progress = self._table.progress_at(attempt, _position(event), number)
         dropped = None if metadata is None else False
         self._table.commit(

@@ -12,14 +12,13 @@ from replicator_sdk.batch import TableChanges
 from replicator_sdk.errors import DataError
 from replicator_sdk.failpoint import failpoint
 from replicator_sdk.merge_on_read.appending import AppendedTable, Appender
-from replicator_sdk.net_change import Upserts
 from replicator_sdk.net_change.numbering import Numbering
+from replicator_target_delta.apply.changed_table import ChangedTable
 from replicator_target_delta.apply.key_lookup import Place, find
-from replicator_target_delta.apply.keyed import in_several_partitions, lost_updates, refuse_moved
 from replicator_target_delta.apply.row_matching import Sought
 from replicator_target_delta.files.file_writer import FileWriter
 from replicator_target_delta.files.live_files import DataFile
-from replicator_target_delta.schema.encoding import encode_keys, encode_rows
+from replicator_target_delta.schema.encoding import encode_rows
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_form import TableForm
 
@@ -90,34 +89,18 @@ class AppendApply:
         return files
 
 
-class _Table(AppendedTable):
+class _Table(ChangedTable, AppendedTable):
     def __init__(self, place: Place, changes: TableChanges, stamper: Stamper) -> None:
-        self._place, self._changes, self._stamper = place, changes, stamper
-        self._layout = place.state.layout
-
-    def field(self, name: str) -> pa.Field:
-        found: pa.Field = self._layout[name].arrow
-        return found
+        super().__init__(place.state.layout, changes)
+        self._place, self._stamper = place, stamper
 
     def encode(self, rows: pa.Table, sequence: Int64s, timestamp: Int64s, codes: npt.NDArray[np.int8]) -> pa.Table:
         return encode_rows(rows, self._layout, self._stamper.appended(sequence, timestamp, codes))
-
-    def encode_keys(self, keys: pa.Table) -> pa.Table:
-        return encode_keys(keys, self._changes.schema, self._layout)
 
     def find(self, keys: pa.Table, fetch: Sequence[pa.Field]) -> Iterator[tuple[Int64s, pa.Table]]:
         for _, match in find(self._place, Sought(keys, np.ones(keys.num_rows, np.bool_), tuple(fetch))):
             if match.fetched is not None:
                 yield match.keys.astype(np.int64), match.fetched
-
-    def refuse_moved(self, part: Upserts) -> None:
-        refuse_moved(part, self._changes)
-
-    def lost(self, count: int, sequence: int) -> Exception:
-        return lost_updates(self._changes, count, sequence)
-
-    def in_several_partitions(self, keys: int) -> Exception:
-        return in_several_partitions(self._changes.table, self._changes.identity.position, keys)
 
     def without_watermark(self) -> Exception:
         return DataError(

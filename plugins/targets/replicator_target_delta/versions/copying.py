@@ -20,7 +20,7 @@ from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.table_form import TableForm
 from replicator_target_delta.schema.types import Layout
 from replicator_target_delta.snapshot import TableSnapshotLoad
-from replicator_target_delta.versions.difference import difference
+from replicator_target_delta.versions.difference import Work, differing
 from replicator_target_delta.versions.version_columns import Aside, end_column, version_columns
 
 if TYPE_CHECKING:
@@ -88,11 +88,13 @@ class VersionsSnapshotLoad(TableSnapshotLoad):
         storage = self._table.log.storage
         place = Place(self._spark, attempt.state, storage, size, soft_deletes=False)
         columns = version_columns(layout, self._config.metadata_names())
-        with difference(place, columns, ending, layout, schema) as work:
+
+        def fill(work: Work) -> None:
             for file in files:
                 work.take(_rows(storage.root, file, layout), file)
             work.end_others()
-            return work.finish()
+
+        return differing(place, columns, ending, fill, layout=layout, schema=schema)
 
 
 def _has_versions(attempt: Attempt) -> bool:

@@ -10,15 +10,14 @@ import pyarrow as pa
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.failpoint import failpoint
-from replicator_sdk.net_change import Upserts
 from replicator_sdk.net_change.numbering import Numbering
 from replicator_sdk.row_versions.opening import CurrentVersions, VersionedTable, VersionsWriter
 from replicator_sdk.row_versions.version_columns import Spans, VersionColumns
+from replicator_target_delta.apply.changed_table import ChangedTable
 from replicator_target_delta.apply.key_lookup import Place
-from replicator_target_delta.apply.keyed import in_several_partitions, lost_updates, refuse_moved
 from replicator_target_delta.apply.row_removal import Written
 from replicator_target_delta.files.file_writer import FileWriter
-from replicator_target_delta.schema.encoding import encode_keys, encode_rows
+from replicator_target_delta.schema.encoding import encode_rows
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.versions.current_versions import CurrentFiles
 
@@ -87,35 +86,20 @@ class VersionsApply:
         return Written(files, self._table.files.removed())
 
 
-class _Table(VersionedTable):
+class _Table(ChangedTable, VersionedTable):
     def __init__(self, place: Place, changes: TableChanges, stamper: Stamper, columns: VersionColumns) -> None:
+        super().__init__(place.state.layout, changes)
         self.columns = columns
         self.files = CurrentFiles(place, columns)
-        self._changes, self._stamper, self._layout = changes, stamper, place.state.layout
-
-    def field(self, name: str) -> pa.Field:
-        found: pa.Field = self._layout[name].arrow
-        return found
+        self._stamper = stamper
 
     def encode(
         self, rows: pa.Table, sequence: Int64s, timestamp: Int64s, codes: npt.NDArray[np.int8], spans: Spans
     ) -> pa.Table:
         return encode_rows(rows, self._layout, self._stamper.versions(sequence, timestamp, codes, spans))
 
-    def encode_keys(self, keys: pa.Table) -> pa.Table:
-        return encode_keys(keys, self._changes.schema, self._layout)
-
     def find_current(self, keys: pa.Table) -> Iterator[CurrentVersions]:
         return self.files.find_current(keys)
 
     def remove(self, file: Hashable, places: Int64s) -> None:
         self.files.remove(file, places)
-
-    def refuse_moved(self, part: Upserts) -> None:
-        refuse_moved(part, self._changes)
-
-    def lost(self, count: int, sequence: int) -> Exception:
-        return lost_updates(self._changes, count, sequence)
-
-    def in_several_partitions(self, keys: int) -> Exception:
-        return in_several_partitions(self._changes.table, self._changes.identity.position, keys)

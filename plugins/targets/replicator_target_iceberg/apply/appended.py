@@ -9,16 +9,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from replicator_sdk.batch import TableChanges
-from replicator_sdk.errors import BugError, DataError
+from replicator_sdk.errors import DataError
 from replicator_sdk.failpoint import failpoint
 from replicator_sdk.merge_on_read.appending import AppendedTable, Appender
-from replicator_sdk.net_change import Upserts
 from replicator_sdk.net_change.numbering import Numbering
-from replicator_target_iceberg.apply.keyed import Place, lost_updates, refuse_moved
+from replicator_target_iceberg.apply.changed_table import ChangedTable
+from replicator_target_iceberg.apply.keyed import Place
 from replicator_target_iceberg.apply.matching import Sought, find
 from replicator_target_iceberg.apply.row_changes import RowChanges
 from replicator_target_iceberg.files.data_file import FileWriter
-from replicator_target_iceberg.schema.encoding import encode_columns, encode_rows
+from replicator_target_iceberg.schema.encoding import encode_rows
 from replicator_target_iceberg.schema.stamps import stamps
 
 Int64s = npt.NDArray[np.int64]
@@ -43,33 +43,13 @@ def append_rows(place: Place, changes: TableChanges) -> tuple[RowChanges, int]:
     return made, rows.missing
 
 
-class _Table(AppendedTable):
-    def __init__(self, place: Place, changes: TableChanges) -> None:
-        self._place, self._changes = place, changes
-
-    def field(self, name: str) -> pa.Field:
-        return self._place.layout.field(name)
-
+class _Table(ChangedTable, AppendedTable):
     def encode(self, rows: pa.Table, sequence: Int64s, timestamp: Int64s, codes: npt.NDArray[np.int8]) -> pa.Table:  # noqa: ARG002 - tombstones say it
         return encode_rows(rows, self._place.layout, stamps(self._place.table, sequence, timestamp))
-
-    def encode_keys(self, keys: pa.Table) -> pa.Table:
-        return encode_columns(keys, self._changes.schema.primary_key, self._place.layout)
 
     def find(self, keys: pa.Table, fetch: Sequence[pa.Field]) -> Iterator[tuple[Int64s, pa.Table]]:
         for found in find(self._place.storage, self._place.files, Sought(keys, tuple(fetch))):
             yield found.keys, found.fetched
-
-    def refuse_moved(self, part: Upserts) -> None:
-        refuse_moved(part, self._changes)
-
-    def lost(self, count: int, sequence: int) -> Exception:  # noqa: ARG002 - the position says where
-        return lost_updates(self._changes, count)
-
-    def in_several_partitions(self, keys: int) -> Exception:
-        return BugError(
-            f"{keys} keys in several partitions, of one log", code="RPL-9428", table=str(self._changes.table)
-        )
 
     def without_watermark(self) -> Exception:
         return DataError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from replicator_sdk.errors import DataError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.net_change import NetPlan, Upserts
 from replicator_sdk.net_change import encode_rows as code_rows
+from replicator_sdk.net_change.partial_rows import IncompleteRows, SealedRows
 from replicator_target_iceberg.apply.matching import Found, Sought, find
 from replicator_target_iceberg.apply.row_changes import Removal, RowChanges, take_out
 from replicator_target_iceberg.files.data_file import FileWriter
@@ -56,26 +57,6 @@ class Place:
     highest: int = 0
 
 
-@dataclass(slots=True)
-class _Incomplete:
-    """Rows that lack values which only the table has.
-
-    Attributes:
-        rows: As the files have them, missing values NULL.
-        masks: Column → which of the rows lack it.
-        origin: The key under which the table holds each of them.
-    """
-
-    rows: list[pa.Table] = field(default_factory=list)
-    masks: list[dict[str, Bools]] = field(default_factory=list)
-    origin: list[pa.Table] = field(default_factory=list)
-
-    def mask(self, name: str) -> Bools:
-        """Which of all rows lack the column."""
-        parts = [m.get(name, np.zeros(r.num_rows, np.bool_)) for m, r in zip(self.masks, self.rows, strict=True)]
-        return np.concatenate(parts)
-
-
 class KeyedApply:
     """One run of changes of a table with a key; made for it, used once.
 
@@ -87,7 +68,7 @@ class KeyedApply:
         self._place, self._changes = place, changes
         self._key = changes.schema.primary_key
         self._written_keys: list[pa.Table] = []
-        self._incomplete = _Incomplete()
+        self._incomplete = IncompleteRows(place.layout.arrow)
         self.missing = 0
 
     def run(self) -> RowChanges:
@@ -99,12 +80,15 @@ class KeyedApply:
         """
         plan = NetPlan(self._changes.batches, self._changes.schema, overlap=self._changes.overlap)
         place, changes = self._place, RowChanges()
-        with FileWriter(place.storage, place.target_bytes, place.form, place.chosen_by) as writer:
-            for part in plan.parts():
-                self._take(part, writer)
-            removals = self._remove(plan, writer)
-            changes.add = writer.finish()
-            take_out(place.storage, removals, place.format_version, changes)
+        try:
+            with FileWriter(place.storage, place.target_bytes, place.form, place.chosen_by) as writer:
+                for part in plan.parts():
+                    self._take(part, writer)
+                removals = self._remove(plan, writer)
+                changes.add = writer.finish()
+                take_out(place.storage, removals, place.format_version, changes)
+        finally:
+            self._incomplete.close()
         failpoint("iceberg.files.written")
         return changes
 
@@ -121,25 +105,29 @@ class KeyedApply:
         lacking = np.zeros(len(part), np.bool_)
         lacking[part.origin_rows] = True
         writer.add(rows.filter(pa.array(~lacking)))
-        held = self._incomplete
-        held.rows.append(rows.take(pa.array(part.origin_rows)))
-        held.masks.append({name: mask[part.origin_rows] for name, mask in part.unresolved.items()})
-        held.origin.append(encode_columns(part.origin, self._key, self._place.layout))
+        self._incomplete.add(
+            rows.take(pa.array(part.origin_rows)),
+            {name: mask[part.origin_rows] for name, mask in part.unresolved.items()},
+            encode_columns(part.origin, self._key, self._place.layout),
+            part.sequence[part.origin_rows],
+            deletes=False,
+        )
 
     def _remove(self, plan: NetPlan, writer: FileWriter) -> list[Removal]:
         """Find the rows that go; complete the rows kept and write them."""
         deletes = encode_columns(plan.deletes, self._key, self._place.layout)
-        held = self._incomplete
-        asked = pa.concat_tables([deletes, *self._written_keys, *held.origin])
+        size = self._incomplete.size
+        held = self._incomplete.seal() if size else None
+        origins = [] if held is None else [held.origin]
+        asked = pa.concat_tables([deletes, *self._written_keys, *origins])
         codes, count = (
             code_rows([combined(column) for column in asked.columns]) if asked.num_rows else (np.empty(0, np.int64), 0)
         )
         first = np.empty(count, np.int64)
         first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # of equal indexes numpy keeps the last: the first row
-        names = self._fetched()
-        sought = Sought(asked.take(pa.array(first)).combine_chunks(), tuple(self._place.layout.field(n) for n in names))
+        fetch = () if held is None else held.fetch
+        sought = Sought(asked.take(pa.array(first)).combine_chunks(), fetch)
         waiting = np.full(count, -1, np.int64)
-        size = sum(table.num_rows for table in held.rows)
         waiting[codes[len(codes) - size :]] = np.arange(size)
         done, deletes_found, removals = np.zeros(size, np.bool_), 0, []
         is_deleted = np.zeros(count, np.bool_)
@@ -147,39 +135,12 @@ class KeyedApply:
         for found in find(self._place.storage, self._place.files, sought):
             removals.append(Removal(found.file, found.gone, found.places))
             deletes_found += int(np.count_nonzero(is_deleted[found.keys]))
-            if size:
-                self._complete(found, waiting, writer, done)
+            if held is not None:
+                _complete(held, found, waiting, writer, done)
         if not done.all():
             self._finish_lost(int(np.count_nonzero(~done)))
         self.missing += 0 if self._changes.overlap else max(0, deletes.num_rows - deletes_found)
         return removals
-
-    def _fetched(self) -> list[str]:
-        """The columns that at least one row lacks, in the table's order."""
-        lacking = {name for masks in self._incomplete.masks for name in masks}
-        return [name for name in self._place.layout.arrow.names if name in lacking]
-
-    def _complete(self, found: Found, waiting: Int64s, writer: FileWriter, done: Bools) -> None:
-        """Write the rows kept whose old values were found in one file."""
-        rows = waiting[found.keys]
-        here = np.flatnonzero(rows >= 0)
-        # A key that another program has written twice goes twice, and comes once.
-        here = here[np.unique(rows[here], return_index=True)[1]]
-        here = here[~done[rows[here]]]
-        if not len(here):
-            return
-        chosen, old = rows[here], found.fetched.take(pa.array(here))
-        own = pa.concat_tables(self._incomplete.rows).take(pa.array(chosen))
-        columns = []
-        for column in own.schema:
-            values = combined(own.column(column.name))
-            if column.name in old.schema.names:
-                mask = self._incomplete.mask(column.name)[chosen]
-                place = np.arange(len(chosen)) + np.where(mask, len(chosen), 0)
-                values = pa.concat_arrays([values, combined(old.column(column.name))]).take(pa.array(place))
-            columns.append(values)
-        writer.add(pa.Table.from_arrays(columns, schema=own.schema))
-        done[chosen] = True
 
     def _finish_lost(self, count: int) -> None:
         """Rows whose old row is not in the table: a change to come deletes them, or their values are nowhere."""
@@ -187,6 +148,18 @@ class KeyedApply:
             self.missing += count
             return
         raise lost_updates(self._changes, count)
+
+
+def _complete(held: SealedRows, found: Found, waiting: Int64s, writer: FileWriter, done: Bools) -> None:
+    """Write the rows kept whose old values were found in one file."""
+    rows = waiting[found.keys]
+    here = np.flatnonzero(rows >= 0)
+    # A key that another program has written twice goes twice, and comes once.
+    here = here[np.unique(rows[here], return_index=True)[1]]
+    here = here[~done[rows[here]]]
+    if len(here):
+        writer.add(held.complete(rows[here], found.fetched.take(pa.array(here))))
+        done[rows[here]] = True
 
 
 def refuse_moved(part: Upserts, changes: TableChanges) -> None:

@@ -18,7 +18,7 @@ from replicator_target_iceberg.jvm import Jvm
 from replicator_target_iceberg.log.branch import Head, branch_gone, find_head, left_commit, tag_of
 from replicator_target_iceberg.log.ranges import as_numbers, as_ranges
 from replicator_target_iceberg.schema.definition import Columns
-from replicator_target_iceberg.schema.table_form import VERSION_NAMES, TableForm
+from replicator_target_iceberg.schema.table_form import SEQUENCE, VERSION_NAMES, TableForm
 from replicator_target_iceberg.schema.types import Layout
 
 PROGRESS: Final = "replicator.progress"
@@ -90,9 +90,13 @@ class Version:
         """That of a table which has several rows of a key; None for others. Versions are known by their columns, so that no one who drops a
         property has a copy take them away.
         """
-        if {*VERSION_NAMES.values()} <= {column["name"] for column in self.schema["fields"]}:
+        names = {column["name"] for column in self.schema["fields"]}
+        if {*VERSION_NAMES.values()} <= names:
             return Mode.SCD2
-        return Mode.MERGE_ON_READ if OWN_TOMBSTONE in self.key_properties() else None
+        # Java is asked only of a table that may be one, since each commit asks for the mode.
+        if SEQUENCE not in names or self.metadata.properties().get(OWN_TOMBSTONE) is None:
+            return None
+        return Mode.MERGE_ON_READ
 
     @property
     def has_versions(self) -> bool:

@@ -24,7 +24,7 @@ from replicator_target_iceberg.log.change import Change
 from replicator_target_iceberg.schema.table_form import TableForm, form_of
 from replicator_target_iceberg.snapshot import Content, TableSnapshotLoad
 from replicator_target_iceberg.versions.copy_branch import Aside, aside_of
-from replicator_target_iceberg.versions.current_versions import CurrentFiles
+from replicator_target_iceberg.versions.current_versions import CurrentFiles, version_columns
 from replicator_target_iceberg.versions.difference import Work, differing
 
 if TYPE_CHECKING:
@@ -109,12 +109,13 @@ class VersionsSnapshotLoad(TableSnapshotLoad):
     ) -> RowChanges:
         """What a copy in `files` changes of the table's versions."""
         place = self._place(attempt, change, schema)
-        fields = list(change.layout.arrow)
+        fields = list(place.layout.arrow)
+        empty = version_columns(place.layout).schema.empty_table()
 
         def fill(work: Work) -> None:
             for file in files:
                 parts = live_rows(place.storage, LiveFile.of(file), fields)
-                work.take(pa.concat_tables([CurrentFiles(place).columns.schema.empty_table(), *parts]), file)
+                work.take(pa.concat_tables([empty, *parts]), file)
             work.end_others()
 
         return differing(place, schema, ending, fill)

@@ -41,11 +41,13 @@ class CurrentFiles(ComparedTable):
     def __init__(self, place: Place) -> None:
         self._place, self.columns = place, version_columns(place.layout)
         self._null = self.columns.field(END_SEQUENCE)
-        self._removed: dict[str, Removal] = {}
+        self._gone: dict[str, Int64s] = {}
+        self._removed: dict[str, list[Int64s]] = {}
 
     def find_current(self, keys: pa.Table) -> Iterator[CurrentVersions]:
         """All current versions of keys, file by file."""
         for found in find(self._place.storage, self._place.files, Sought(keys, tuple(self.columns.schema), self._null)):
+            self._gone[found.file.location] = found.gone
             yield CurrentVersions(found.file.location, found.places, found.keys, found.fetched)
 
     def every_current(self) -> Iterator[tuple[Hashable, Int64s]]:
@@ -57,7 +59,7 @@ class CurrentFiles(ComparedTable):
     def _current_in(self, file: LiveFile) -> Int64s:
         [ends] = self._read(file, [self._null])
         places: Int64s = np.flatnonzero(pc.is_null(ends).to_numpy(zero_copy_only=False)).astype(np.int64)
-        gone = deleted_rows(self._place.storage, file)
+        gone = self._gone[file.location] = deleted_rows(self._place.storage, file)
         return places[~np.isin(places, gone)] if len(gone) else places
 
     def rows_at(self, file: Hashable, places: Int64s) -> pa.Table:
@@ -65,17 +67,15 @@ class CurrentFiles(ComparedTable):
         return rows_at(self._place.storage, str(file), places, list(self.columns.schema))
 
     def remove(self, file: Hashable, places: Int64s) -> None:
-        """Take versions out of the table."""
-        location = str(file)
-        if location not in self._removed:
-            live = self._place.files[location]
-            self._removed[location] = Removal(live, deleted_rows(self._place.storage, live), np.empty(0, np.int64))
-        before = self._removed[location]
-        self._removed[location] = Removal(before.file, before.gone, np.union1d(before.places, places))
+        """Take versions out of the table, of a file in which some were found."""
+        self._removed.setdefault(str(file), []).append(places)
 
     def removals(self) -> list[Removal]:
         """All versions that go."""
-        return list(self._removed.values())
+        return [
+            Removal(self._place.files[location], self._gone[location], np.unique(np.concatenate(parts)))
+            for location, parts in self._removed.items()
+        ]
 
     def latest_start(self) -> int:
         """The latest time from which a current version is valid; microseconds since 1970 UTC, 0 where there is none."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pyarrow as pa
 
 from replicator_sdk.batch import TableChanges
-from replicator_sdk.event import DMLOperation
 from replicator_sdk.row_versions.difference import Difference, Ending
 from replicator_sdk.schema import TableSchema
 from replicator_target_iceberg.apply.keyed import Place
@@ -52,16 +50,10 @@ def replace_versions(place: Place, changes: TableChanges, ending: Ending) -> Row
     """
     schema, layout = changes.schema, place.layout
 
-    def fill(work: Work) -> None:
-        for batch in changes.batches():
-            deleted = batch.op.to_numpy(zero_copy_only=False) == DMLOperation.DELETE
-            if deleted.any():
-                assert batch.before is not None
-                which = pa.array(np.flatnonzero(deleted))
-                own = [batch.before.field(name).take(which) for name in schema.primary_key]
-                keys = pa.table(own, names=list(schema.primary_key))
-                work.end(encode_columns(keys, schema.primary_key, layout))
-            rows = pa.Table.from_arrays(batch.row.flatten(), schema=schema.arrow).filter(pa.array(~deleted))
-            work.take(copied_rows(rows, layout, place.table, ending.number, ending.time))
+    def keys(rows: pa.Table) -> pa.Table:
+        return encode_columns(rows, schema.primary_key, layout)
 
-    return differing(place, schema, ending, fill)
+    def versions(rows: pa.Table) -> pa.Table:
+        return copied_rows(rows, layout, place.table, ending.number, ending.time)
+
+    return differing(place, schema, ending, lambda work: work.repair(changes, keys, versions))

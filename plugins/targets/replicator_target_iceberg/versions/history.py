@@ -10,16 +10,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from replicator_sdk.batch import TableChanges
-from replicator_sdk.errors import BugError
 from replicator_sdk.failpoint import failpoint
-from replicator_sdk.net_change import Upserts
 from replicator_sdk.net_change.numbering import Numbering
 from replicator_sdk.row_versions.opening import CurrentVersions, VersionedTable, VersionsWriter
 from replicator_sdk.row_versions.version_columns import Spans, now
-from replicator_target_iceberg.apply.keyed import Place, lost_updates, refuse_moved
+from replicator_target_iceberg.apply.changed_table import ChangedTable
+from replicator_target_iceberg.apply.keyed import Place
 from replicator_target_iceberg.apply.row_changes import RowChanges, take_out
 from replicator_target_iceberg.files.data_file import PAST, FileWriter
-from replicator_target_iceberg.schema.encoding import encode_columns, encode_rows
+from replicator_target_iceberg.schema.encoding import encode_rows
 from replicator_target_iceberg.schema.stamps import version_stamps
 from replicator_target_iceberg.versions.current_versions import CurrentFiles
 
@@ -56,11 +55,11 @@ def open_versions(place: Place, changes: TableChanges) -> tuple[RowChanges, int]
     return made, versions.missing
 
 
-class _Table(VersionedTable):
+class _Table(ChangedTable, VersionedTable):
     def __init__(self, place: Place, changes: TableChanges) -> None:
+        super().__init__(place, changes)
         self.files = CurrentFiles(place)
         self.columns = self.files.columns
-        self._place, self._changes = place, changes
 
     def field(self, name: str) -> pa.Field:
         return self.columns.schema.field(name)
@@ -75,22 +74,8 @@ class _Table(VersionedTable):
     ) -> pa.Table:
         return encode_rows(rows, self._place.layout, version_stamps(sequence, timestamp, spans))
 
-    def encode_keys(self, keys: pa.Table) -> pa.Table:
-        return encode_columns(keys, self._changes.schema.primary_key, self._place.layout)
-
     def find_current(self, keys: pa.Table) -> Iterator[CurrentVersions]:
         return self.files.find_current(keys)
 
     def remove(self, file: Hashable, places: Int64s) -> None:
         self.files.remove(file, places)
-
-    def refuse_moved(self, part: Upserts) -> None:
-        refuse_moved(part, self._changes)
-
-    def lost(self, count: int, sequence: int) -> Exception:  # noqa: ARG002 - the position says where
-        return lost_updates(self._changes, count)
-
-    def in_several_partitions(self, keys: int) -> Exception:
-        return BugError(
-            f"{keys} keys in several partitions, of one log", code="RPL-9428", table=str(self._changes.table)
-        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +30,8 @@ from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.table_form import form_of
 from replicator_target_delta.schema.types import Layout
-from replicator_target_delta.versions.difference import Compared, difference
+from replicator_target_delta.versions.difference import Work, differing, replace_versions
 from replicator_target_delta.versions.history import VersionsApply
-from replicator_target_delta.versions.repairing import replace_versions
 from replicator_target_delta.versions.version_columns import version_columns
 
 
@@ -100,11 +98,16 @@ class FolderTable:
             files.append(
                 (encoded := encode_rows(read, self.state.layout, stamps), write_data_file(self.storage, encoded))
             )
-        with self._difference(Ending(number, began)) as work:
+
+        def fill(work: Work) -> None:
             for encoded, add in files:
                 work.take(encoded, DataFile(add))
             work.end_others()
-            made = work.finish()
+
+        place = Place(None, self.state, self.storage, self.config.target_file_bytes, soft_deletes=False)
+        layout = self.state.layout
+        columns = version_columns(layout, names)
+        made = differing(place, columns, Ending(number, began), fill, layout=layout, schema=self.schema)
         self._commit(made.add, made.remove)
         self.highest = number
 
@@ -115,11 +118,6 @@ class FolderTable:
         made = replace_versions(place, changes, form, Ending(number, time))
         self._commit(made.add, made.remove)
         self.highest = number
-
-    def _difference(self, ending: Ending) -> AbstractContextManager[Compared]:
-        place = Place(None, self.state, self.storage, self.config.target_file_bytes, soft_deletes=False)
-        columns = version_columns(self.state.layout, form_of(self.config, self.schema).names)
-        return difference(place, columns, ending, self.state.layout, self.schema)
 
     def compact(self, file_bytes: int, merges: int) -> int:
         """What `compact` does between the beginning and the commit; returns how many files were written again."""
