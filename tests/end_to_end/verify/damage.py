@@ -75,6 +75,7 @@ class _Log:
 
     def __init__(self, folder: Path, version: int) -> None:
         live: dict[str, dict[str, Any]] = {}
+        fields: list[dict[str, Any]] = []
         for number in range(version + 1):
             for line in (folder / f"{number:020}.json").read_text().splitlines():
                 ((kind, action),) = json.loads(line).items()

@@ -410,13 +410,13 @@ def test_a_table_whose_definition_the_history_does_not_have_is_copied_again(mari
 
 
 @follows("RPL-3792")
-def test_a_table_that_was_made_anew_without_the_log_is_copied_again(mariadb: ServerShop) -> None:
+def test_a_table_that_was_created_again_without_the_log_is_copied_again(mariadb: ServerShop) -> None:
     """As by a script that turns the log off for some of its statements."""
     mariadb.run()
     ((_, create),) = mariadb.database.query("SHOW CREATE TABLE notes")
     mariadb.database.execute("DROP TABLE notes")
     without_log(mariadb, create)
-    mariadb.database.execute("INSERT INTO notes VALUES (2, 'made anew')")
+    mariadb.database.execute("INSERT INTO notes VALUES (2, 'made again')")
     mariadb.database.execute("INSERT INTO customers VALUES (11, 'of the other table')")
     with pytest.raises(ReplicatorError, match=r"RPL-3792.*table resync NAME TABLE --in-place"):
         mariadb.run()
