@@ -36,6 +36,7 @@ DRIVERS: dict[str, frozenset[str]] = {
     "google.type": frozenset({_KAFKA}),
     "grpc": frozenset({_BIGQUERY}),
     "grpc_tools": frozenset({_KAFKA}),
+    "confluent_kafka": frozenset({_RUNTIME}),
     "h11": frozenset({_RUNTIME}),  # uvicorn's HTTP, with which it comes
     "hypothesis": frozenset({SDK}),  # the conformance kit
     "kafka": frozenset({_KAFKA}),

@@ -21,9 +21,9 @@ MODULES: Final = {
     "console": "openlineage.client.transport.console.ConsoleTransport",
     "file": "openlineage.client.transport.file.FileTransport",
     "http": "openlineage.client.transport.http.HttpTransport",
-    "kafka": "openlineage.client.transport.kafka.KafkaTransport",
+    "kafka": "replicator_runtime.lineage.kafka_transport.KafkaTransport",
 }
-"""Type of a transport → the class that the client has for it. The client looks for others."""
+"""Type of a transport → the class that the client has for it, but for Kafka one of ours. The client looks for others."""
 _PACKAGES: Final = ("openlineage.client", "openlineage.client.transport")
 
 
@@ -67,7 +67,9 @@ def factory_of(kind: Any) -> TransportFactory:
     if kind not in MODULES:
         from openlineage.client.transport import get_default_factory
 
-        return get_default_factory()
+        shared = get_default_factory()
+        shared.register_transport("kafka", MODULES["kafka"])  # a composite one asks it for its parts
+        return shared
     from openlineage.client.transport.factory import DefaultTransportFactory
 
     factory = DefaultTransportFactory()

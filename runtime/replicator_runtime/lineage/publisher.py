@@ -21,6 +21,10 @@ _REFUSED: Final = frozenset({400, 413, 422})
 """What a receiver answers to an event that it will never take, such as one that is too large for it."""
 
 
+class RefusedError(Exception):
+    """A transport's receiver never takes an event. Its text says why, without anything of the event."""
+
+
 class Publisher:
     """Used by one thread.
 
@@ -78,6 +82,8 @@ class Publisher:
         """Have the transport send it; one that the receiver refuses for good is lost, so that it does not hold up those after it."""
         try:
             self._transport.emit(event)
+        except RefusedError as refused:
+            log.warning("lineage.refused", status=str(refused))
         except Exception as failure:
             status = getattr(getattr(failure, "response", None), "status_code", None)
             if status not in _REFUSED:

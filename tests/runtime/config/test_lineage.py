@@ -42,9 +42,13 @@ def test_secrets_are_macros_that_are_resolved_for_the_transport_only(
 
 
 def test_a_secret_that_is_written_in_the_file_is_redacted_too(tmp_path: Path) -> None:
-    kafka = {"type": "kafka", "topic": "t", "config": {"sasl.password": "canary-2718281828"}}
+    kafka = {
+        "type": "kafka",
+        "topic": "t",
+        "config": {"bootstrap.servers": "b.example.com:9092", "sasl.password": "canary-2718281828"},
+    }
     built(tmp_path, {"transport": kafka})
-    assert redact("refused: canary-2718281828") == "refused: ***"
+    assert redact("b.example.com:9092 refused: canary-2718281828") == "b.example.com:9092 refused: ***"
 
 
 def test_problems_name_their_place(tmp_path: Path) -> None:
@@ -55,6 +59,21 @@ def test_problems_name_their_place(tmp_path: Path) -> None:
     assert found.startswith("lineage.transport.url RPL-1004")
     [key] = problems(tmp_path, {"transport": {"type": "http"}, "every": 1})
     assert 'unknown key "every"' in key
+
+
+def test_what_is_wrong_with_brokers_names_its_place_also_in_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = problems(tmp_path, {"transport": {"type": "kafka", "config": {}, "flush": False}})
+    assert [one.split()[0] for one in found] == [
+        "lineage.transport.config", "lineage.transport.topic", "lineage.transport.flush",
+    ]  # fmt: skip
+    right = {"type": "kafka", "topic": "t", "config": {"bootstrap.servers": "b:1"}}
+    monkeypatch.setattr(transport, "find_spec", lambda name: None if name == "confluent_kafka" else object())
+    for parts, place in (([right], "0"), ({"a": right}, "a")):
+        [missing] = problems(tmp_path, {"transport": {"type": "composite", "transports": parts}})
+        assert missing.startswith(f"lineage.transport.transports.{place} ")
+        assert "pip install 'replicator[lineage-kafka]'" in missing
 
 
 def test_without_the_library_the_pipeline_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
