@@ -166,6 +166,16 @@ BY_HAND: Mapping[str, tuple[str, str, str]] = {
         "a record of a topic of Debezium's envelopes has no value, and its key has other columns or types than the table's",
         _POISON,
     ),
+    "RPL-3918": (
+        "DataError",
+        "a record is taken by none of the rules in `routes`",
+        "add a rule that takes it, without a `table` where such records are to be passed over; or set `onPoison` to `quarantine` to set such records aside",
+    ),
+    "RPL-3919": (
+        "DataError",
+        "a record's `operationField` is missing, or has a value that `operations` does not name",
+        "name the value in `operations`, or fix the producer; or set `onPoison` to `quarantine` to set such records aside",
+    ),
     "RPL-3930": (
         "DataError",
         "the registry does not know a record's schema id, or the schema cannot be used",

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from replicator_sdk.config import OutOfRange, PluginConfig, Secret, SettingEdit
 from replicator_sdk.discovery.assessment import Severity
 from replicator_source_kafka.client_settings import SECRETS, check_settings, own_number, plain
+from replicator_source_kafka.record_settings import Operations, Route
 from replicator_source_kafka.types.type_hints import parse_hint
 
 FormatName = Literal[
@@ -65,7 +66,13 @@ class KafkaConfig(PluginConfig):
         unavailable_value: What Debezium writes for a value it did not receive (`unavailable.value.placeholder`).
         table_from_topic: A regular expression on the topic's name with the groups `table` and, optionally, `schema`
             and `database`, for records that do not name their table.
-        table_field: The field of a record that names its table, for topics with several tables.
+        table_field: The field of a record that names its table, for topics with several tables; with `routes`, the field
+            whose value they are about.
+        routes: Rules that say which tables a record is for, where neither topic nor field name one: each table of which a rule takes it.
+            A record that no rule takes is one that cannot be read.
+        operation_field: The field of a record that says what it does, in the formats `upsert-…`. Without it each record with a value is
+            an upsert. A record without a value deletes its key in either case.
+        operations: What the values of `operationField` mean; another value is one that cannot be read.
         out_of_range: What to do with values the standard types cannot hold; the target's setting when left out.
         metadata_interval_seconds: The interval of checks for new topics and partitions.
         distributed: Whether Spark's executors read the partitions, if the target supports it. Otherwise one reader reads
@@ -89,6 +96,9 @@ class KafkaConfig(PluginConfig):
         "format": _RECORDS,
         "tableFromTopic": _RECORDS,
         "tableField": _RECORDS,
+        "routes": _RECORDS,
+        "operationField": _RECORDS,
+        "operations": _RECORDS,
         "columnTypes": _RECORDS,
         "onPoison": SettingEdit("records that are read from the next run on follow it"),
         "outOfRange": SettingEdit("values that are read from the next run on follow it; the others stay as they are"),
@@ -108,6 +118,9 @@ class KafkaConfig(PluginConfig):
     unavailable_value: str = "__debezium_unavailable_value"
     table_from_topic: str | None = None
     table_field: str | None = None
+    routes: tuple[Route, ...] = ()
+    operation_field: Annotated[str, Field(min_length=1)] | None = None
+    operations: Operations = Operations()
     out_of_range: OutOfRange | None = None
     metadata_interval_seconds: float = Field(default=10.0, gt=0, le=3600)
     distributed: bool = True
@@ -175,6 +188,24 @@ class KafkaConfig(PluginConfig):
         return self
 
     @model_validator(mode="after")
+    def _records_say_enough(self) -> Self:
+        """Check the settings of records that have no envelope."""
+        if self.routes and self.format in _SELF_NAMING_FORMATS:
+            raise ValueError(f"records of the format {self.format} name their table: leave routes out")
+        if self.routes and self.table_from_topic:
+            raise ValueError("give either tableFromTopic or routes")
+        by_value = any(route.matches is not None for route in self.routes)
+        if by_value and not self.table_field:
+            raise ValueError("matches in routes is about the value of tableField, which is missing")
+        if self.routes and self.table_field and not by_value:
+            raise ValueError("no rule of routes is about the value of tableField: leave tableField out")
+        if self.operation_field and not self.format.startswith("upsert-"):
+            raise ValueError(f"records of the format {self.format} say what they do: leave operationField out")
+        if "operations" in self.model_fields_set and not self.operation_field:
+            raise ValueError("operations is about the values of operationField, which is missing")
+        return self
+
+    @model_validator(mode="after")
     def _transactions_fit(self) -> Self:
         if self.transaction_topic and self.distributed:
             raise ValueError("transactionTopic needs distributed: false; executors read each partition by itself")
@@ -191,7 +222,14 @@ class KafkaConfig(PluginConfig):
     @property
     def names_tables(self) -> bool:
         """Whether records name their table, so that a topic may hold any."""
-        return self.format in _SELF_NAMING_FORMATS or self.table_field is not None
+        return self.format in _SELF_NAMING_FORMATS or self.routes_records
+
+    @property
+    def routes_records(self) -> bool:
+        """Whether settings say of each record which tables it is for, by its fields or by rules: a topic may hold several, or their records
+        may be for several.
+        """
+        return self.table_field is not None or bool(self.routes)
 
     def wants(self, topic: str) -> bool:
         """Whether the topic is to be read."""

@@ -32,6 +32,11 @@ SCHEMA: Final = TableSchema(
     ("topic", "partition", "offset"),
 )
 """The table with one row per unreadable record; a record always has the same key."""
+_BY_SETTINGS: Final = {
+    "RPL-3918": "add a rule to routes that takes it, without a table where such records are to be passed over",
+    "RPL-3919": "name the value of operationField in operations, or fix the writer of the topic",
+}
+"""What to do about records that the settings do not provide for."""
 
 
 def check_selected(config: KafkaConfig, tables: Container[TableId]) -> None:
@@ -56,13 +61,14 @@ def refuse(records: Records, poison: Poison, table: TableId | None) -> DataError
         code=poison.code,
         table=None if table is None else str(table),
         position=records.position(poison.index),
-        hint="fix the writer of the topic; to continue, set onPoison to quarantine, which stores such records in the table"
+        hint=f"{_BY_SETTINGS.get(poison.code, 'fix the writer of the topic')}; to continue, set onPoison to quarantine, which stores such records in the table"
         f" {TABLE}",
     )
 
 
 def rows_of(records: Records, poison: Sequence[Poison]) -> Part:
     """The records as rows of the quarantine table."""
+    poison = list({p.index: p for p in poison}.values())  # a record may be one of several tables
     index = np.array([p.index for p in poison], np.int64)
     timestamp = records.timestamp[index]
     columns = [

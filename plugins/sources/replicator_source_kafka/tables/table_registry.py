@@ -72,7 +72,7 @@ class KafkaTableRegistry(TableRegistry):
         """Whether none of the table's topics has been read at `offset`; False if records name their tables."""
         self._tables()
         begins = self._begins.get(table)
-        if not begins or self._config.table_field or not isinstance(offset, KafkaOffset):
+        if not begins or self._config.routes_records or not isinstance(offset, KafkaOffset):
             return False
         return all(offset.next.get(tp, 0) <= begin for tp, begin in begins.items())
 

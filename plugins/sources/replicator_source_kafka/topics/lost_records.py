@@ -49,7 +49,7 @@ def only_tables(
     config: KafkaConfig, wanted: Collection[str], known: Collection[TableId], topics: Collection[str]
 ) -> dict[str, TableId]:
     """The same of several topics; those of which it is not certain are left out."""
-    if config.table_field:
+    if config.routes_records:
         return {}
     if config.names_tables:
         owners = tables_by_topic(_without_quarantine(known), topics) or {}
@@ -169,7 +169,7 @@ class LostTopics:
 
     def _is_left_out(self, topic: str) -> bool:
         """Whether the settings no longer name the topic, and no table that is known is in it."""
-        if self._definition is None or self._config.wants(topic) or self._config.table_field:
+        if self._definition is None or self._config.wants(topic) or self._config.routes_records:
             return False
         known = self._definition.tables.keys() | self._definition.stopped
         owners = tables_by_topic(_without_quarantine(known), self.topics)

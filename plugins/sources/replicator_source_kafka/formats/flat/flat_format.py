@@ -19,7 +19,8 @@ from replicator_sdk.config import OutOfRange
 from replicator_sdk.schema import TableId
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats.flat.flat_rows import FlatBlock, FlatRowMaker, is_added, key_codecs
-from replicator_source_kafka.formats.flat.table_name import named, table_of_topic
+from replicator_source_kafka.formats.flat.routing import named_tables, routed_tables
+from replicator_source_kafka.formats.flat.table_name import table_of_topic
 from replicator_source_kafka.formats.format import Decoded, Format, Part, Poison
 from replicator_source_kafka.formats.json_records.record_keys import KeyGroup
 from replicator_source_kafka.formats.unavailable import UnavailableValues
@@ -56,7 +57,15 @@ class FlatFormat(Format):
         poison: list[Poison] = []
         parts: list[Part] = []
         unavailable = UnavailableValues(self._config.unavailable_value)
-        maker = FlatRowMaker(records, lambda *key: self.read_keys(records, *key), unavailable, self._rule, poison)
+        maker = FlatRowMaker(
+            records,
+            lambda *key: self.read_keys(records, *key),
+            unavailable,
+            self._rule,
+            poison,
+            self._config.operation_field,
+            dict(self._config.operations.meanings()),
+        )
         for key in self.keys(records, np.arange(len(records)), poison):
             if not key.kinds:
                 poison.extend(Poison(int(i), "RPL-3907", "has no key") for i in key.positions)
@@ -65,7 +74,7 @@ class FlatFormat(Format):
             if not present.all():
                 parts.extend(self._tombstones(maker, key, key.positions[~present]))
             parts.extend(map(maker.part, self.blocks(records, key, key.positions[present], poison)))
-        if not self._config.table_field and poison:
+        if poison and not self._config.routes_records:
             table = table_of_topic(records.topic, self._config.table_from_topic)
             poison = [replace(each, table=table) for each in poison]
         return Decoded([p for p in parts if len(p) or len(p.truncates)], sorted(poison, key=lambda p: p.index))
@@ -75,28 +84,28 @@ class FlatFormat(Format):
             reason = "has no value, and so no tableField"
             maker.poison.extend(Poison(int(i), "RPL-3909", reason) for i in index)
             return
-        table = table_of_topic(maker.records.topic, self._config.table_from_topic)
-        yield maker.tombstones(table, index, key, key_codecs(key, self.hints(table)))
+        nothing = pa.nulls(len(index), pa.string())
+        for table, positions in self._routed(maker.records.topic, nothing, index, maker.poison):
+            yield maker.tombstones(table, index[positions], key, key_codecs(key, self.hints(table)))
 
     def tables(
         self, records: Records, rows: pa.StructArray | None, index: Int64s, poison: list[Poison]
     ) -> Iterator[tuple[TableId, Int64s]]:
-        """The positions of each table; rows that name no table are added to `poison`."""
+        """The positions of each table; rows that are of no table are added to `poison`."""
         field = self._config.table_field
-        if not field:
-            yield table_of_topic(records.topic, self._config.table_from_topic), np.arange(len(index))
-            return
-        at = -1 if rows is None else rows.type.get_field_index(field)
-        names = rows.field(at) if rows is not None and at >= 0 else pa.nulls(len(index))
-        coded = names.cast(pa.string()).dictionary_encode(null_encoding="encode")
-        places = coded.indices.to_numpy()
-        for code, name in enumerate(coded.dictionary.to_pylist()):
-            positions = np.flatnonzero(places == code)
-            if name:
-                yield named(name, records.topic), positions
-            else:
-                reason = "lacks the field that names its table (tableField)"
-                poison.extend(Poison(int(i), "RPL-3912", reason) for i in index[positions])
+        at = -1 if rows is None or not field else rows.type.get_field_index(field)
+        values = rows.field(at) if rows is not None and at >= 0 else pa.nulls(len(index), pa.string())
+        return self._routed(records.topic, values, index, poison)
+
+    def _routed(
+        self, topic: str, values: pa.Array, index: Int64s, poison: list[Poison]
+    ) -> Iterator[tuple[TableId, Int64s]]:
+        if self._config.routes:
+            yield from routed_tables(self._config.routes, values, index, poison)
+        elif self._config.table_field:
+            yield from named_tables(values, topic, index, poison)
+        else:
+            yield table_of_topic(topic, self._config.table_from_topic), np.arange(len(index))
 
     def columns(self, fields: Mapping[str, ConnectType], key: KeyGroup) -> dict[str, ConnectType]:
         """The fields without those that ExtractNewRecordState adds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from replicator_source_kafka.types.standard_types import codec_of
 from replicator_source_kafka.types.type_hints import hinted_codec
 
 _UPDATE, _DELETE = int(DMLOperation.UPDATE), int(DMLOperation.DELETE)
+_UNKNOWN = -1
 _ADDED = "__"
 """The prefix of fields that ExtractNewRecordState adds (`add.fields.prefix`)."""
 
@@ -78,6 +79,8 @@ class FlatRowMaker:
         unavailable: Finds the placeholder of values that were not sent.
         rule: The policy for values that their types cannot hold.
         poison: Receives records with values that are not of their types.
+        operation_field: The field that says what a record does; None for none.
+        operations: What its values mean.
     """
 
     records: Records
@@ -85,9 +88,11 @@ class FlatRowMaker:
     unavailable: UnavailableValues
     rule: OutOfRange
     poison: list[Poison]
+    operation_field: str | None = None
+    operations: Mapping[str, DMLOperation] = field(default_factory=dict)
 
     def part(self, block: FlatBlock) -> Part:
-        """Rows become updates (of rows that may not exist yet); rows marked as deleted become deletes."""
+        """Rows become updates (of rows that may not exist yet), or what their operation says; rows marked as deleted become deletes."""
         in_key_only = {n: c for n, c in key_codecs(block.key, block.hints).items() if n not in block.kinds}
         codecs = {**block.codecs, **in_key_only}
         kinds = {**block.kinds, **{name: _key_kind(block.key, name) for name in in_key_only}}
@@ -98,8 +103,8 @@ class FlatRowMaker:
             children = dict(zip(rows.type.names, rows.flatten(), strict=True))
             children |= dict(zip(keys.type.names, keys.flatten(), strict=True))
             rows = pa.StructArray.from_arrays(list(children.values()), names=list(children))
-        deleted, truncates = _deleted(block), _is_op(block, "t")
-        ops = np.where(deleted, np.int8(_DELETE), np.int8(_UPDATE))
+        ops = self._ops(block)
+        deleted, truncates = ops == _DELETE, _is_op(block, "t")
         try:
             made = maker.make(rows, lambda i: self.records.position(int(block.index[i])))
         except DataError as error:
@@ -119,7 +124,12 @@ class FlatRowMaker:
             None,
             block.index[truncates],
         )
-        bad = {**made.bad, **dict.fromkeys(np.flatnonzero(truncates).tolist(), "")}
+        unknown = np.flatnonzero(ops == _UNKNOWN)
+        self.poison.extend(
+            Poison(int(i), "RPL-3919", "has no operation that operations names", block.table)
+            for i in block.index[unknown]
+        )
+        bad = {**made.bad, **dict.fromkeys([*np.flatnonzero(truncates).tolist(), *unknown.tolist()], "")}
         self.poison.extend(
             Poison(
                 int(block.index[i]), "RPL-3914", f"has a value of column {name!r} that is not of its type", block.table
@@ -127,6 +137,19 @@ class FlatRowMaker:
             for i, name in sorted(made.bad.items())
         )
         return part.take(np.setdiff1d(np.arange(len(ops)), list(bad))) if bad else part
+
+    def _ops(self, block: FlatBlock) -> np.ndarray:
+        """Of each row the code of its operation; `_UNKNOWN` where it has none."""
+        if self.operation_field is None:
+            return np.where(_deleted(block), np.int8(_DELETE), np.int8(_UPDATE))
+        at = block.rows.type.get_field_index(self.operation_field)
+        values = pa.nulls(len(block.index), pa.string()) if at < 0 else block.rows.field(at)
+        if pa.types.is_nested(values.type):
+            return np.full(len(block.index), _UNKNOWN, np.int8)
+        coded = values.cast(pa.string()).dictionary_encode(null_encoding="encode")
+        meant = [self.operations.get(value or "", _UNKNOWN) for value in coded.dictionary.to_pylist()]
+        found: np.ndarray = np.array(meant, np.int8)[coded.indices.to_numpy()]
+        return found
 
     def tombstones(self, table: TableId, index: Int64s, key: KeyGroup, codecs: Mapping[str, Codec]) -> Part:
         """Deletes of the rows that the keys of records without a value name."""

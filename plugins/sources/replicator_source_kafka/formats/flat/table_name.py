@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import TableId
 
-_DEFAULT_DATABASE = "kafka"
+DEFAULT_DATABASE: Final = "kafka"
+"""Of tables whose name has one part."""
 
 
 def table_of_topic(topic: str, pattern: str | None) -> TableId:
@@ -17,7 +19,7 @@ def table_of_topic(topic: str, pattern: str | None) -> TableId:
         NeedsUserError: When the pattern does not match.
     """
     if pattern is None:
-        return named(".".join(topic.split(".")[-2:]), _DEFAULT_DATABASE)
+        return named(".".join(topic.split(".")[-2:]), DEFAULT_DATABASE)
     match = re.fullmatch(pattern, topic)
     if match is None:
         raise NeedsUserError(
@@ -26,7 +28,7 @@ def table_of_topic(topic: str, pattern: str | None) -> TableId:
             hint='extend "tableFromTopic", or restrict "topicPattern"',
         )
     groups = {name: value or "" for name, value in match.groupdict().items()}
-    database = groups.get("database") or groups.get("schema") or _DEFAULT_DATABASE
+    database = groups.get("database") or groups.get("schema") or DEFAULT_DATABASE
     schema = groups.get("schema", "") if groups.get("database") else ""
     return TableId(database, groups["table"], schema)
 

@@ -1,0 +1,126 @@
+"""One topic into several tables by rules, with an operation in a field, from a real broker: as a model in plain Python has them."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replicator_sdk import TableId
+from replicator_sdk.errors import ReplicatorError
+from replicator_source_kafka.tables import quarantine
+from tests.plugins.sources.kafka.harness.memory_copy import MemoryCopy
+from tests.services.kafka.broker import KafkaBroker
+from tests.services.kafka.client import Content
+from tests.services.kafka.fixtures import MakeTopic
+
+BOTH = pytest.mark.parametrize("distributed", [True, False])
+_ROUTES = [
+    {"table": "shop.sales.orders", "matches": "order|refund"},
+    {"table": "shop.sales.refunds", "matches": "refund"},
+    {"table": "shop.sales.all"},
+    {"matches": "heartbeat"},
+]
+_TABLES = {"orders": ("order", "refund"), "refunds": ("refund",), "all": ("order", "refund", "invoice", "heartbeat")}
+
+
+def record(number: int, kind: str, op: str, **row: Any) -> Content:
+    value = {"id": number, "kind": kind, "op": op, **row}
+    return json.dumps({"id": number}).encode(), json.dumps(value).encode()
+
+
+def copy_of(folder: Path, broker: KafkaBroker, topic: str, *, distributed: bool, **settings: Any) -> MemoryCopy:
+    made = MemoryCopy(
+        folder, broker, topics=[topic], format="upsert-json", tableField="kind", routes=_ROUTES, operationField="op", distributed=distributed, **settings
+    )  # fmt: skip
+    made.document["tables"] = [{"database": "shop", "schema": "sales", "table": "*"}]
+    return made
+
+
+@BOTH
+def test_a_random_history_ends_with_each_table_as_its_rules_say(
+    tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic, distributed: bool
+) -> None:
+    chance, topic = random.Random(5), kafka_topic(3)
+    copy = copy_of(tmp_path, kafka, topic, distributed=distributed)
+    expected: dict[str, dict[int, Any]] = {name: {} for name in _TABLES}
+    kinds: dict[int, str] = {}
+    for _ in range(4):
+        sent = []
+        for step in range(120):
+            number = chance.randrange(40)
+            # A record of another kind would leave the row of the former one in its table.
+            kind = kinds.setdefault(number, chance.choice(["order", "refund", "invoice", "heartbeat"]))
+            op = chance.choice("IUUD")
+            sent.append(record(number, kind, op, amount=step))
+            for name, taken in _TABLES.items():
+                if kind in taken and op == "D":
+                    expected[name].pop(number, None)
+                elif kind in taken:
+                    expected[name][number] = {"id": number, "kind": kind, "op": op, "amount": step}
+        kafka.produce(topic, sent)
+        copy.run()
+        for name, rows in expected.items():
+            found = {row["id"]: row for row in copy.rows(TableId("shop", name, "sales"))}
+            assert found == rows, name
+
+
+@BOTH
+def test_a_record_of_no_rule_stops_the_run_until_a_rule_takes_it_or_it_is_put_aside(
+    tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic, distributed: bool
+) -> None:
+    topic = kafka_topic()
+    copy = copy_of(tmp_path, kafka, topic, distributed=distributed)
+    copy.source["routes"] = _ROUTES[:1]
+    kafka.produce(topic, [record(1, "order", "I"), record(2, "invoice", "I"), record(3, "order", "I")])
+    for _ in range(2):
+        with pytest.raises(ReplicatorError, match=r"RPL-3918.*add a rule to routes that takes it"):
+            copy.run()
+    copy.source["routes"] = [*_ROUTES[:1], {"matches": "invoice"}]
+    copy.run()
+    assert copy.ids("orders", schema="sales") == [1, 3]
+    kafka.produce(topic, [record(4, "order", "?"), record(5, "order", "U")])
+    with pytest.raises(ReplicatorError, match=r"RPL-3919.*name the value of operationField in operations"):
+        copy.run()
+    copy.source["onPoison"] = "quarantine"
+    copy.document["tables"].append({"database": quarantine.TABLE.database, "table": quarantine.TABLE.table})
+    copy.run()
+    assert copy.ids("orders", schema="sales") == [1, 3, 5]
+    assert [row["code"] for row in copy.rows(quarantine.TABLE)] == ["RPL-3919"]
+
+
+@BOTH
+def test_a_table_of_a_new_rule_begins_with_the_records_after_it(
+    tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic, distributed: bool
+) -> None:
+    topic = kafka_topic()
+    copy = copy_of(tmp_path, kafka, topic, distributed=distributed)
+    copy.source["routes"] = _ROUTES[:1]
+    kafka.produce(topic, [record(n, "order", "I") for n in range(5)])
+    copy.run()
+    copy.source["routes"] = [_ROUTES[0], _ROUTES[2]]
+    kafka.produce(topic, [record(n, "order", "U") for n in range(3, 8)])
+    for _ in range(2):
+        copy.run()
+    assert copy.ids("orders", schema="sales") == list(range(8))
+    assert copy.ids("all", schema="sales") == list(range(3, 8))
+
+
+@BOTH
+def test_without_rules_about_a_field_each_table_gets_every_record(
+    tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic, distributed: bool
+) -> None:
+    topic = kafka_topic(2)
+    copy = copy_of(tmp_path, kafka, topic, distributed=distributed)
+    del copy.source["tableField"]
+    copy.source["routes"] = [{"table": "shop.sales.live"}, {"table": "shop.sales.backup"}]
+    kafka.produce(topic, [record(n, "order", "I") for n in range(50)])
+    copy.run()
+    kafka.produce(topic, [(json.dumps({"id": 7}).encode(), None), record(8, "order", "D")])
+    copy.run()
+    left = [n for n in range(50) if n not in (7, 8)]
+    assert copy.ids("live", schema="sales") == left
+    assert copy.ids("backup", schema="sales") == left
