@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.comparisons import bigquery, mysql, postgres, topics
+from bench.comparisons import bigquery, iceberg, mysql, postgres, topics
 from bench.comparisons.commits import commits
 from bench.comparisons.latency import latency
 from bench.comparisons.lookup import lookup
@@ -36,6 +36,8 @@ _ON_POSTGRES: dict[str, Callable[[Orders, Plan, Book], None]] = {
     "connect": postgres.through_kafka,
     "topic": topics.drain,
     "tables": many_tables,
+    iceberg.ICEBERG_SNAPSHOT: iceberg.snapshot,
+    iceberg.ICEBERG_BACKLOG: iceberg.backlog,
 }
 _ON_MYSQL: dict[str, Callable[[MysqlOrders, Plan, Book], None]] = {
     "mysql-snapshot": mysql.snapshot,

@@ -45,7 +45,12 @@ class Ours:
         self.pipeline = folder / "pipeline.json"
         self.pipeline.write_text(json.dumps(self._document(settings)))
 
+    def target(self) -> tuple[str, dict[str, Any]]:
+        """Plugin and properties."""
+        return "delta", {"path": str(self.lake)}
+
     def _document(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        target, properties = self.target()
         return {
             "name": "bench",
             "offsetBasePath": str(self._folder / "state"),
@@ -60,7 +65,7 @@ class Ours:
                 },
                 {
                     "name": "out",
-                    "plugin": {"name": "delta", "type": "cdcTarget", "properties": {"path": str(self.lake)}},
+                    "plugin": {"name": target, "type": "cdcTarget", "properties": properties},
                 },
             ],
             "connections": [{"from": "in", "to": "out"}],
@@ -71,7 +76,7 @@ class Ours:
 
     @property
     def lake(self) -> Path:
-        """Where the Delta tables are."""
+        """Where the tables are."""
         return self._folder / "lake"
 
     @property
@@ -106,7 +111,7 @@ class Ours:
         run([*_REPLICATOR, *arguments], self.log)
 
     def table(self, table: str) -> Path:
-        """The folder of one Delta table."""
+        """The folder of one table."""
         return self.lake / self._orders.parent / table
 
     def fingerprint(self, table: str) -> Fingerprint:

@@ -13,6 +13,7 @@ import psutil
 from bench.comparisons.bigquery import FLUSH, STAGING
 from bench.comparisons.commits import COMMITS, LENGTHS
 from bench.comparisons.commits import what as commit_after
+from bench.comparisons.iceberg import ICEBERG_BACKLOG, ICEBERG_SNAPSHOT, INTO_DELTA
 from bench.comparisons.many_tables import COUNTS, TABLES, seconds, share
 from bench.comparisons.paused import BEFORE, BESIDE, PAUSED
 from bench.comparisons.postgres import BACKLOG, DECODE, OBSERVED, SNAPSHOT, WITHOUT
@@ -125,6 +126,8 @@ def goals(plan: Plan) -> tuple[Goal, ...]:
         _against("topic of 8 partitions, merged", TOPIC, "Debezium-jdbc", 4),
         _against("topic of 8 partitions, merged", TOPIC, "Debezium-iceberg", 2),
         _against("topic of 8 partitions, two cores", TOPIC, ONE_CORE, 1.6),
+        _against("Iceberg: snapshot", ICEBERG_SNAPSHOT, INTO_DELTA, 0.91),
+        _against("Iceberg: backlog, merged", ICEBERG_BACKLOG, "pg_recvlogical", 0.7),
         *(goal for server in SERVERS for goal in _mysql_goals(server)),
         *_bigquery_goals(),
     )
