@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.event import DMLOperation
 
+_MOST_PARTS: Final = 3
+_OWN_DATABASE: Final = "_replicator"
 _Name = Annotated[str, Field(min_length=1)]
 
 
@@ -23,16 +27,24 @@ class Route(PluginConfig):
     )
     matches: _Name | None = Field(
         default=None,
-        description="A regular expression that the whole value of `tableField` must match; left out, every record is for the table.",
+        description="A regular expression, in RE2's syntax, that the whole value of `tableField` must match; left out, every record is for the table.",
     )
+
+    @field_validator("table")
+    @classmethod
+    def _names_one(cls, value: str | None) -> str | None:
+        parts = [] if value is None else value.split(".")
+        if len(parts) > _MOST_PARTS or not all(part.strip() == part != "" for part in parts):
+            raise ValueError("not the name of a table: one to three parts with points between them")
+        if len(parts) > 1 and parts[0] == _OWN_DATABASE:
+            raise ValueError(f"{_OWN_DATABASE} is the replicator's own")
+        return value
 
     @field_validator("matches")
     @classmethod
     def _compiles(cls, value: str | None) -> str | None:
-        try:
-            re.compile(value or "")
-        except re.error as error:
-            raise ValueError(f"not a regular expression: {error}") from None
+        if value is not None:
+            full_match(value, pa.array([""]))
         return value
 
     @model_validator(mode="after")
@@ -41,9 +53,22 @@ class Route(PluginConfig):
             raise ValueError("give a table, or what the records match that are passed over")
         return self
 
-    def takes(self, value: str | None) -> bool:
-        """Whether a record with this value of `tableField` is for it; None where it has none."""
-        return self.matches is None or (value is not None and re.fullmatch(self.matches, value) is not None)
+    def takes(self, values: pa.Array) -> np.ndarray:
+        """Which of these values of `tableField` are those of records that it takes; NULL is one of a record without it."""
+        return np.ones(len(values), np.bool_) if self.matches is None else full_match(self.matches, values)
+
+
+def full_match(pattern: str, values: pa.Array) -> np.ndarray:
+    """Which texts match a pattern of RE2 as a whole; NULL does not. Takes time in proportion to the texts, whatever the pattern.
+
+    Raises:
+        ValueError: When it is none.
+    """
+    try:
+        found = pc.match_substring_regex(values, rf"\A(?:{pattern})\z")
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False))
 
 
 class Operations(PluginConfig):

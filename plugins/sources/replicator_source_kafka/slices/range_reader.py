@@ -146,6 +146,8 @@ class _Decoding:
 
     def _table_of(self, records: Records, parts: Iterable[Part]) -> TableId | None:
         """The table of records that do not name it; None unless it is certain."""
+        if self._reader.config.routes_records:
+            return None
         known = self._tables.keys() | self._reader.known
         return self._topic_tables.table_of(
             records.topic, [part.table for part in parts], known, self._reader.ids.keys()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from replicator_sdk.context import DeltaSourceContext
-from replicator_sdk.errors import SchemaDriftError
+from replicator_sdk.errors import NeedsUserError, SchemaDriftError
 from replicator_sdk.event import Alter, DDLOperation
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.source import EventReaderDefinition
@@ -63,6 +63,8 @@ class KnownTables:
         """Schemas that an earlier run found in windows after the current position."""
         self._window: list[TableSchema] = []
         """Those of the current window, in the order in which they were found."""
+        self._most = 0
+        """How many it may have."""
         self._saved = 0
         """How many of these are saved."""
 
@@ -107,14 +109,18 @@ class KnownTables:
             return False
         return True
 
-    def begin_window(self, end: KafkaOffset) -> list[SchemaChange]:
+    def begin_window(self, end: KafkaOffset, most: int) -> list[SchemaChange]:
         """Begin the window that ends at `end`; returns the schema changes to emit that an earlier run found in it.
+
+        Args:
+            end: The end.
+            most: How many schema changes the window has numbers for.
 
         Raises:
             SchemaDriftError: When one does not fit the schema that its table has by now, for a table that it concerns.
         """
         self._window = [schema for at, schema in self._later if at == end]
-        self._saved = len(self._window)
+        self._saved, self._most = len(self._window), most
         changes = [self._follow(schema, place) for place, schema in enumerate(self._window)]
         return [change for change in changes if change is not None and self._is_emitted(change)]
 
@@ -123,10 +129,18 @@ class KnownTables:
 
         Raises:
             SchemaDriftError: When the change is not supported, for a table that it concerns.
+            NeedsUserError: RPL-3923 when the window has no number for it: `routes` were edited since the window was planned.
         """
         change = self._follow(schema, len(self._window))
         if change is None:
             return []
+        if len(self._window) >= self._most:  # and it is not saved
+            raise NeedsUserError(
+                "routes name more tables than when reading of these records began, and too many of them change at once",
+                code="RPL-3923",
+                table=str(schema.table),
+                hint="put the former routes back until a run has read on, then edit them again",
+            )
         self._window.append(change.schema)
         return [change] if self._is_emitted(change) else []
 

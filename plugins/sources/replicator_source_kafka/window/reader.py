@@ -21,6 +21,7 @@ from replicator_source_kafka.client.fetch import RangeRecords, read_new, read_ra
 from replicator_source_kafka.client.leader_epochs import LeaderEpochs
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats import make_format
+from replicator_source_kafka.formats.flat.routing import route_tables
 from replicator_source_kafka.offset import KafkaOffset, ranges_between
 from replicator_source_kafka.partition_range import TopicPartition
 from replicator_source_kafka.tables import quarantine
@@ -29,6 +30,7 @@ from replicator_source_kafka.topics.new_partitions import NewPartitions
 from replicator_source_kafka.topics.position_check import PositionCheck
 from replicator_source_kafka.topics.selection import check_named, find_topics
 from replicator_source_kafka.topics.start_position import resolve_start
+from replicator_source_kafka.window.event_numbers import width_of
 from replicator_source_kafka.window.transactions import Transactions
 from replicator_source_kafka.window.window_emitter import WindowEmitter, valid_through
 from replicator_source_kafka.window.window_log import WindowLog
@@ -63,6 +65,7 @@ class KafkaEventReader(EventReader):
         self._check: PositionCheck
         self._epochs: LeaderEpochs
         self._tables = KnownTables(definition, context)
+        self._width = width_of(route_tables(config.routes))
         self._offset: KafkaOffset
         self._readable: KafkaOffset
         """Where reading began, past deleted records that no table needs."""
@@ -140,8 +143,7 @@ class KafkaEventReader(EventReader):
 
     def _read(self, cluster: Cluster) -> None:
         decoder = make_format(self._config, self._config.out_of_range or self._definition.out_of_range)
-        keep = self._config.on_poison == "quarantine"
-        emitter = WindowEmitter(decoder, self._tables, self._emitter, self._context, keep_poison=keep)
+        emitter = WindowEmitter(decoder, self._tables, self._emitter, self._context, self._config)
         group = GroupOffsetReporter(self._config.group, self._context) if self._config.group else None
         self._order = sorted(self._check.read(self._offset.next))
         if self._config.transaction_topic:
@@ -169,7 +171,7 @@ class KafkaEventReader(EventReader):
         if planned is not None:
             self._reread_window(cluster, emitter, planned)
         elif (end := self._offset.past(self._readable)) != self._offset:
-            self._windows.add(end)  # the deleted records are passed in a window of their own, without any
+            self._windows.add(end, self._width)  # the deleted records are passed in a window of their own, without any
             self._deliver(emitter, end, [])
         elif time.monotonic() - self._checked_at >= self._config.metadata_interval_seconds:
             self._check_topics(cluster, emitter)
@@ -201,7 +203,7 @@ class KafkaEventReader(EventReader):
             return
         pieces.sort(key=lambda piece: piece.range)
         end = self._offset.after((piece.range for piece in pieces), self._epochs.of(self._offset.next))
-        self._windows.add(end)
+        self._windows.add(end, self._width)
         self._deliver(emitter, end, pieces)
         self._closed.wait(self._windows.seconds_between)
 
@@ -220,7 +222,7 @@ class KafkaEventReader(EventReader):
         with_rows = [piece for piece in pieces if piece.range.topic not in ignored]
         whole = len(with_rows) == sum(topic not in ignored for topic, _ in end.next)
         through = valid_through(with_rows) if whole else None
-        emitter.emit_window(self._offset, end, pieces, through)
+        emitter.emit_window(self._offset, end, pieces, through, width=self._windows.width(end))
         if through is not None:
             self._context.metrics.gauge("source.valid_through", through.timestamp())
         self._offset = end
@@ -238,7 +240,7 @@ class KafkaEventReader(EventReader):
         if end == self._offset:
             return
         cluster.pin(end.topics)
-        self._windows.add(end)
+        self._windows.add(end, self._width)
         self._deliver(emitter, end, [])
         self._order = sorted(self._check.read(end.next))
 

@@ -15,6 +15,8 @@ from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.source import EventEmitter
 from replicator_source_kafka.client.fetch import RangeRecords
+from replicator_source_kafka.config import KafkaConfig
+from replicator_source_kafka.formats.flat.routing import route_tables
 from replicator_source_kafka.formats.format import Format, Part, Poison
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.records import Records
@@ -56,7 +58,7 @@ class WindowEmitter:
         tables: The known tables.
         emitter: Receives the events.
         context: Metrics.
-        keep_poison: Whether records that cannot be read are put into quarantine.
+        config: The source's settings.
     """
 
     def __init__(
@@ -65,35 +67,43 @@ class WindowEmitter:
         tables: KnownTables,
         emitter: EventEmitter,
         context: DeltaSourceContext,
-        *,
-        keep_poison: bool,
+        config: KafkaConfig,
     ) -> None:
         self._format = decoder
         self._tables = tables
         self._emitter = emitter
         self._context = context
-        self._keep_poison = keep_poison
+        self._config = config
+        self._keep_poison = config.on_poison == "quarantine"
         self._topic_tables = TopicTables()
 
     def emit_window(
-        self, begin: KafkaOffset, end: KafkaOffset, pieces: Sequence[RangeRecords], through: datetime | None = None
+        self,
+        begin: KafkaOffset,
+        end: KafkaOffset,
+        pieces: Sequence[RangeRecords],
+        through: datetime | None = None,
+        *,
+        width: int = 1,
     ) -> None:
-        """Emit the window between two offsets; `pieces` are all its records, sorted by topic and partition, `through` as `valid_through` says it.
+        """Emit the window between two offsets; `pieces` are all its records, sorted by topic and partition, `through` as `valid_through` says it,
+        `width` as `WindowLog` has it for the window.
 
         What is wrong with records of a table is raised after the window's schema changes, so that the table is known then.
         """
         decoded = [self._decode(piece.records) for piece in pieces]
-        self._emit_schemas(begin, end, decoded)
+        numbers = EventNumbers(begin, end, width, route_tables(self._config.routes))
+        self._emit_schemas(begin, end, decoded, numbers.of_schemas)
         for part in decoded:
             self._refuse(part, part.poison, end.topics)
-        latest, order, numbers = -1, TopicOrder(end), EventNumbers(begin, end)
+        latest, order = -1, TopicOrder(end)
         grouped = [list(self._by_table(part, end.topics)) for part in decoded]
         spread = _with_spread_keys(grouped)
         for part, tables in zip(decoded, grouped, strict=True):
             for changes in tables:
                 known = order.is_known(part.records.topic, changes.table)
                 unordered = changes.table in spread or (not known and not changes.schema.primary_key)
-                self._emit(begin, changes, numbers.of(part.records), unordered=unordered)
+                self._emit(begin, changes, numbers.of(part.records, changes.table), unordered=unordered)
                 latest = max(latest, int(changes.timestamps.max(initial=-1)))
         valid = -1 if through is None else round(through.timestamp() * 1_000_000)
         self._emitter.emit_commits(single_commit(numbers.count, end, latest, valid_through=valid))
@@ -108,8 +118,9 @@ class WindowEmitter:
     def _quarantined(self, records: Records, poison: Sequence[Poison]) -> list[Part]:
         if not poison:
             return []
-        self._context.metrics.count("source.quarantined", len(poison))
-        return [quarantine.rows_of(records, poison)]
+        rows = quarantine.rows_of(records, poison)
+        self._context.metrics.count("source.quarantined", len(rows))
+        return [rows]
 
     def _refuse(self, decoded: _Decoded, poison: Sequence[Poison], topics: Collection[str]) -> None:
         """Raise the error of the first record that cannot be read, unless it is of a table whose errors concern no one."""
@@ -123,14 +134,16 @@ class WindowEmitter:
 
     def _table_of(self, decoded: _Decoded, topics: Collection[str]) -> TableId | None:
         """The table of records that do not name it; None unless it is certain."""
+        if self._config.routes_records:
+            return None
         here = [part.table for part in decoded.parts]
         return self._topic_tables.table_of(decoded.records.topic, here, self._tables.names, topics)
 
     # ------------------------------------------------------------ schemas
 
-    def _emit_schemas(self, begin: KafkaOffset, end: KafkaOffset, decoded: Sequence[_Decoded]) -> None:
-        """Emit the schema changes, which come before the rows of the window and are saved first."""
-        changes = self._tables.begin_window(end)
+    def _emit_schemas(self, begin: KafkaOffset, end: KafkaOffset, decoded: Sequence[_Decoded], most: int) -> None:
+        """Emit the schema changes, which come before the rows of the window and are saved first; `most` can be numbered."""
+        changes = self._tables.begin_window(end, most)
         try:
             for records, part in _first_seen(decoded):
                 if len(part):  # a TRUNCATE has no key, and so does not contain the whole schema

@@ -1,4 +1,4 @@
-"""Saves the end of every window before anything of the window is emitted.
+"""Saves the end of every window, and how many events a record of it may be, before anything of the window is emitted.
 
 Partitions have no common order, so the end of a window depends on what the brokers happened to send. A replay must end its
 windows at the same offsets, since tables store their position as such an offset. So the ends of windows are saved first, and
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ from replicator_sdk.context import DeltaSourceContext
 from replicator_source_kafka.offset import KafkaOffset
 
 _KEY: Final = "window-plan"
+_WIDTH: Final = "/width"
+"""No topic has a name like it."""
 _WINDOWS_A_SECOND: Final = 1000
 
 
@@ -29,6 +31,7 @@ class WindowLog:
     def __init__(self, context: DeltaSourceContext) -> None:
         self._context = context
         self._ends: list[KafkaOffset] = []
+        self._widths: dict[KafkaOffset, int] = {}
 
     @property
     def seconds_between(self) -> float:
@@ -40,7 +43,9 @@ class WindowLog:
     def resume(self, offset: KafkaOffset) -> None:
         """Return to `offset`: the saved windows after it are read again, those before it are dropped."""
         stored = self._context.get_state(_KEY)
-        self._ends = [end for end in _load(stored) if offset < end] if stored else []
+        found = dict(_load(stored)) if stored else {}
+        self._ends = [end for end in found if offset < end]
+        self._widths = {end: found[end] for end in self._ends}
 
     @property
     def last(self) -> KafkaOffset | None:
@@ -51,29 +56,37 @@ class WindowLog:
         """The end of the saved window after `offset`; None if there is none."""
         return next((end for end in self._ends if offset < end), None)
 
-    def add(self, end: KafkaOffset) -> None:
+    def width(self, end: KafkaOffset) -> int:
+        """How many events each record of the saved window that ends at `end` may be."""
+        return self._widths[end]
+
+    def add(self, end: KafkaOffset, width: int = 1) -> None:
         """Save a window that ends at `end`, after all others; durable on return."""
         committed = self._context.committed_offset()
         if isinstance(committed, KafkaOffset):
             self._ends = [kept for kept in self._ends if committed < kept]
         self._ends.append(end)
-        self._context.put_state(_KEY, _dump(self._ends))
+        self._widths = {kept: self._widths.get(kept, width) for kept in self._ends}
+        self._context.put_state(_KEY, _dump(self._ends, self._widths))
 
 
-def _dump(ends: list[KafkaOffset]) -> bytes:
-    """The first offset in full, then the differences between offsets."""
-    steps = [_step(begin, end).to_json() for begin, end in pairwise(ends)]
-    content = json.dumps([ends[0].to_json(), *steps], separators=(",", ":"))
-    return zlib.compress(content.encode(), 1)
+def _dump(ends: list[KafkaOffset], widths: Mapping[KafkaOffset, int]) -> bytes:
+    """The first offset in full, then the differences between offsets; each with its width before it, where that is not 1."""
+    steps = [ends[0].to_json(), *(_step(begin, end).to_json() for begin, end in pairwise(ends))]
+    stored = [
+        step if widths[end] == 1 else {_WIDTH: widths[end], "to": step} for end, step in zip(ends, steps, strict=True)
+    ]
+    return zlib.compress(json.dumps(stored, separators=(",", ":")).encode(), 1)
 
 
-def _load(stored: bytes) -> Iterator[KafkaOffset]:
+def _load(stored: bytes) -> Iterator[tuple[KafkaOffset, int]]:
     end = KafkaOffset({})
     steps: list[dict[str, Any]] = json.loads(zlib.decompress(stored))
     for value in steps:
-        step = KafkaOffset.from_json(value)
+        width = int(value.get(_WIDTH, 1))
+        step = KafkaOffset.from_json(value["to"] if _WIDTH in value else value)
         end = KafkaOffset({**end.topics, **step.topics}, {**end.next, **step.next}, {**end.epochs, **step.epochs})
-        yield end
+        yield end, width
 
 
 def _step(begin: KafkaOffset, end: KafkaOffset) -> KafkaOffset:

@@ -62,4 +62,6 @@ class FlatAvro(FlatFormat):
         for table, positions in self.tables(records, found.rows, index, poison):
             rows = found.rows if len(positions) == len(index) else found.rows.take(pa.array(positions))
             columns = self.columns(fields, key)
-            yield FlatBlock(table, columns, codecs, rows, index[positions], key, self.hints(table))
+            yield FlatBlock(
+                table, columns, codecs, rows, index[positions], key, self.hints(table), self.operations(rows)
+            )

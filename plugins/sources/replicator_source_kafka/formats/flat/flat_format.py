@@ -19,7 +19,7 @@ from replicator_sdk.config import OutOfRange
 from replicator_sdk.schema import TableId
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats.flat.flat_rows import FlatBlock, FlatRowMaker, is_added, key_codecs
-from replicator_source_kafka.formats.flat.routing import named_tables, routed_tables
+from replicator_source_kafka.formats.flat.routing import named_tables, routed_tables, text_field
 from replicator_source_kafka.formats.flat.table_name import table_of_topic
 from replicator_source_kafka.formats.format import Decoded, Format, Part, Poison
 from replicator_source_kafka.formats.json_records.record_keys import KeyGroup
@@ -63,7 +63,6 @@ class FlatFormat(Format):
             unavailable,
             self._rule,
             poison,
-            self._config.operation_field,
             dict(self._config.operations.meanings()),
         )
         for key in self.keys(records, np.arange(len(records)), poison):
@@ -93,9 +92,12 @@ class FlatFormat(Format):
     ) -> Iterator[tuple[TableId, Int64s]]:
         """The positions of each table; rows that are of no table are added to `poison`."""
         field = self._config.table_field
-        at = -1 if rows is None or not field else rows.type.get_field_index(field)
-        values = rows.field(at) if rows is not None and at >= 0 else pa.nulls(len(index), pa.string())
+        values = pa.nulls(len(index), pa.string()) if rows is None else text_field(rows, field)
         return self._routed(records.topic, values, index, poison)
+
+    def operations(self, rows: pa.StructArray) -> pa.StringArray | None:
+        """What rows say they do; None where no field does."""
+        return None if self._config.operation_field is None else text_field(rows, self._config.operation_field)
 
     def _routed(
         self, topic: str, values: pa.Array, index: Int64s, poison: list[Poison]

@@ -87,26 +87,37 @@ class FlatJson(FlatFormat):
             index = run.index[found.index]
             for table, positions in self.tables(records, found.rows, index, poison):
                 rows = found.rows if len(positions) == len(index) else found.rows.take(pa.array(positions))
-                yield FlatBlock(table, columns, variants[numeric], rows, index[positions], key, self.hints(table))
+                yield FlatBlock(
+                    table,
+                    columns,
+                    variants[numeric],
+                    rows,
+                    index[positions],
+                    key,
+                    self.hints(table),
+                    self.operations(rows),
+                )
 
     def _plain(self, records: Records, key: KeyGroup, index: Int64s, poison: list[Poison]) -> Iterator[FlatBlock]:
         """Rows without a schema: grouped by table, then read with the types that their values have."""
         texts = records.value.take(pa.array(index))
-        field = self._config.table_field
-        wire = pa.struct([pa.field(field or "", pa.string())])
-        routes = ObjectReader(wire, HEAD, b"}", loads).read(texts) if field else None
+        # Read by themselves, as text: what the others of a block have in these fields says nothing of a record.
+        fields = dict.fromkeys(filter(None, [self._config.table_field, self._config.operation_field]))
+        wire = pa.struct([pa.field(name, pa.string()) for name in fields])
+        routes = ObjectReader(wire, HEAD, b"}", loads).read(texts) if fields else None
         if routes is not None:
             poison.extend(Poison(int(index[i]), "RPL-3900", reason) for i, reason in routes.bad)
             index = index[routes.index]
+        operations = None if routes is None else self.operations(routes.rows)
         for table, positions in self.tables(records, routes.rows if routes else None, index, poison):
             mine = index[positions]
             reader = InferredReader(("after",), (), HEAD + b'{"after":', b"}}", _as_after, self.hints(table), {})
             try:
                 found = reader.read(records.value.take(pa.array(mine)))
             except ValueError as error:
-                poison.extend(Poison(int(i), "RPL-3904", f"does not fit columnTypes: {error}") for i in mine)
+                poison.extend(Poison(int(i), "RPL-3904", f"does not fit columnTypes: {error}", table) for i in mine)
                 continue
-            poison.extend(Poison(int(mine[i]), "RPL-3900", reason) for i, reason in found.objects.bad)
+            poison.extend(Poison(int(mine[i]), "RPL-3900", reason, table) for i, reason in found.objects.bad)
             rows = found.objects.rows.field("after")
             there = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
             if len(there) < len(rows):
@@ -115,8 +126,9 @@ class FlatJson(FlatFormat):
                 poison.extend(Poison(int(i), "RPL-3915", "is not a row: its value is null") for i in gone)
                 rows = rows.take(pa.array(there))
             kinds = self.columns({n: ConnectType(c.kind.name) for n, c in found.codecs.items()}, key)
-            origin = mine[found.objects.index[there]]
-            yield FlatBlock(table, kinds, found.codecs, rows, origin, key, self.hints(table))
+            read = positions[found.objects.index[there]]
+            done = None if operations is None else operations.take(pa.array(read))
+            yield FlatBlock(table, kinds, found.codecs, rows, index[read], key, self.hints(table), done)
 
 
 def _as_after(text: bytes) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from replicator_source_kafka.types.connect_type import ConnectType
 from replicator_source_kafka.types.standard_types import codec_of
 from replicator_source_kafka.types.type_hints import hinted_codec
 
-_UPDATE, _DELETE = int(DMLOperation.UPDATE), int(DMLOperation.DELETE)
+_INSERT, _UPDATE, _DELETE = int(DMLOperation.INSERT), int(DMLOperation.UPDATE), int(DMLOperation.DELETE)
 _UNKNOWN = -1
 _ADDED = "__"
 """The prefix of fields that ExtractNewRecordState adds (`add.fields.prefix`)."""
@@ -46,6 +46,7 @@ class FlatBlock:
         index: The index of the record of each row.
         key: The records' keys.
         hints: The configured types of the table's columns.
+        operations: What each row says it does; None where rows do not say it.
     """
 
     table: TableId
@@ -55,6 +56,7 @@ class FlatBlock:
     index: Int64s
     key: KeyGroup
     hints: Mapping[str, str]
+    operations: pa.StringArray | None = None
 
 
 def is_added(name: str, key: KeyGroup) -> bool:
@@ -79,8 +81,7 @@ class FlatRowMaker:
         unavailable: Finds the placeholder of values that were not sent.
         rule: The policy for values that their types cannot hold.
         poison: Receives records with values that are not of their types.
-        operation_field: The field that says what a record does; None for none.
-        operations: What its values mean.
+        operations: What the values of `FlatBlock.operations` mean.
     """
 
     records: Records
@@ -88,7 +89,6 @@ class FlatRowMaker:
     unavailable: UnavailableValues
     rule: OutOfRange
     poison: list[Poison]
-    operation_field: str | None = None
     operations: Mapping[str, DMLOperation] = field(default_factory=dict)
 
     def part(self, block: FlatBlock) -> Part:
@@ -103,6 +103,7 @@ class FlatRowMaker:
             children = dict(zip(rows.type.names, rows.flatten(), strict=True))
             children |= dict(zip(keys.type.names, keys.flatten(), strict=True))
             rows = pa.StructArray.from_arrays(list(children.values()), names=list(children))
+        rows = self._with_keys(rows, block, codecs)
         ops = self._ops(block)
         deleted, truncates = ops == _DELETE, _is_op(block, "t")
         try:
@@ -111,6 +112,8 @@ class FlatRowMaker:
             codes, emptied = pa.array(ops[~truncates], pa.int8()), block.index[truncates]
             return failed_part(maker.schema, block.index[~truncates], codes, error, truncates=emptied)
         before = self._before(made.row, maker.schema, deleted)
+        for mask in made.unchanged.values():  # what an insert lacks is taken from the row there: it is an update
+            ops = np.where(mask.to_numpy(zero_copy_only=False) & (ops == _INSERT), np.int8(_UPDATE), ops)
         stamps = _timestamps(block, self.records.timestamp[block.index])
         part = Part(
             maker.schema,
@@ -138,15 +141,23 @@ class FlatRowMaker:
         )
         return part.take(np.setdiff1d(np.arange(len(ops)), list(bad))) if bad else part
 
+    def _with_keys(self, rows: pa.StructArray, block: FlatBlock, codecs: Mapping[str, Codec]) -> pa.StructArray:
+        """The same with what a value lacks of its key taken from the record's key: a delete need not say more than its operation."""
+        children = dict(zip(rows.type.names, rows.flatten(), strict=True))
+        lacking = {n: codecs[n] for n in block.key.kinds if n in block.kinds and children[n].null_count}
+        if not lacking:
+            return rows
+        keys = self.read_keys(lacking, block.index)
+        for name, values in zip(keys.type.names, keys.flatten(), strict=True):
+            if values.type == children[name].type:
+                children[name] = pc.if_else(children[name].is_null(), values, children[name])
+        return pa.StructArray.from_arrays(list(children.values()), names=list(children))
+
     def _ops(self, block: FlatBlock) -> np.ndarray:
         """Of each row the code of its operation; `_UNKNOWN` where it has none."""
-        if self.operation_field is None:
+        if block.operations is None:
             return np.where(_deleted(block), np.int8(_DELETE), np.int8(_UPDATE))
-        at = block.rows.type.get_field_index(self.operation_field)
-        values = pa.nulls(len(block.index), pa.string()) if at < 0 else block.rows.field(at)
-        if pa.types.is_nested(values.type):
-            return np.full(len(block.index), _UNKNOWN, np.int8)
-        coded = values.cast(pa.string()).dictionary_encode(null_encoding="encode")
+        coded = block.operations.dictionary_encode(null_encoding="encode")
         meant = [self.operations.get(value or "", _UNKNOWN) for value in coded.dictionary.to_pylist()]
         found: np.ndarray = np.array(meant, np.int8)[coded.indices.to_numpy()]
         return found

@@ -13,6 +13,7 @@ from replicator_sdk import TableId
 from replicator_sdk.errors import ReplicatorError
 from replicator_source_kafka.tables import quarantine
 from tests.plugins.sources.kafka.harness.memory_copy import MemoryCopy
+from tests.plugins.sources.kafka.window.test_numbers_after_loss import end_after_change
 from tests.services.kafka.broker import KafkaBroker
 from tests.services.kafka.client import Content
 from tests.services.kafka.fixtures import MakeTopic
@@ -124,3 +125,104 @@ def test_without_rules_about_a_field_each_table_gets_every_record(
     left = [n for n in range(50) if n not in (7, 8)]
     assert copy.ids("live", schema="sales") == left
     assert copy.ids("backup", schema="sales") == left
+
+
+@BOTH
+@pytest.mark.parametrize("records", [1, 2, 3])
+def test_a_column_that_comes_in_all_tables_at_once_comes_with_all_rows(
+    tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic, distributed: bool, records: int
+) -> None:
+    """One record changes the structure of more tables than its window has records."""
+    names, topic = [f"t{number}" for number in range(5)], kafka_topic()
+    copy = copy_of(tmp_path, kafka, topic, distributed=distributed)
+    del copy.source["tableField"]
+    copy.source["routes"] = [{"table": f"shop.sales.{name}"} for name in names]
+    kafka.produce(topic, [record(0, "order", "I")])
+    copy.run()
+    kafka.produce(topic, [record(n, "order", "I", more=n) for n in range(1, records + 1)])
+    for _ in range(2):
+        copy.run()
+        assert {name: copy.ids(name, schema="sales") for name in names} == {
+            name: list(range(records + 1)) for name in names
+        }
+
+
+def test_an_edit_of_routes_after_a_run_that_ended_inside_a_window_loses_no_row(
+    tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic
+) -> None:
+    topic = kafka_topic()
+    copy = copy_of(tmp_path, kafka, topic, distributed=False)
+    tables = [{"table": f"shop.sales.{name}"} for name in ("a", "b", "c")]
+    del copy.source["tableField"]
+    for number, routes in enumerate((tables[:2], tables[1:], tables, tables[:1])):
+        copy.source["routes"] = tables
+        kafka.produce(topic, [record(10 * number, "order", "I")])
+        copy.run()
+        # The first changes of structure are durable; the rows after them, and the offset, are not.
+        kafka.produce(topic, [record(10 * number + n, "order", "I", **{f"more{number}": n}) for n in range(1, 4)])
+        end_after_change(copy)
+        copy.source["routes"] = routes
+        copy.run()
+        for route in routes:
+            ids = copy.ids(route["table"].rpartition(".")[2], schema="sales")
+            assert ids[-4:] == [10 * number + n for n in range(4)], (number, route)
+
+
+def test_more_changes_of_structure_than_a_window_has_numbers_for_are_refused_until_the_former_routes_are_back(
+    tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic
+) -> None:
+    topic = kafka_topic()
+    copy = copy_of(tmp_path, kafka, topic, distributed=False)
+    del copy.source["tableField"]
+    copy.source["routes"] = all_tables = [{"table": f"shop.sales.t{number}"} for number in range(6)]
+    kafka.produce(topic, [record(0, "order", "I")])
+    copy.run()
+    copy.source["routes"] = former = all_tables[:1]
+    kafka.produce(topic, [record(1, "order", "I", more=1)])
+    end_after_change(copy)
+    copy.source["routes"] = all_tables
+    for _ in range(2):
+        with pytest.raises(ReplicatorError, match=r"RPL-3923.*put the former routes back"):
+            copy.run()
+    copy.source["routes"] = former
+    copy.run()
+    copy.source["routes"] = all_tables
+    kafka.produce(topic, [record(2, "order", "I", more=2)])
+    copy.run()
+    assert copy.ids("t0", schema="sales") == [0, 1, 2]
+    assert copy.ids("t5", schema="sales") == [0, 2]
+
+
+@BOTH
+@pytest.mark.parametrize("selected", ["*", "refunds"])
+def test_a_record_of_no_rule_is_no_one_table_s_though_the_topic_has_its_name(
+    tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic, distributed: bool, selected: str
+) -> None:
+    topic = kafka.create_topic(f"{kafka_topic()}.sales.orders")
+    copy = copy_of(tmp_path, kafka, topic, distributed=distributed)
+    copy.document["tables"][0]["table"] = selected
+    copy.source["routes"] = [{"table": f"shop.sales.{kind}s", "matches": kind} for kind in ("order", "refund")]
+    kafka.produce(topic, [record(1, "order", "I"), record(2, "refund", "I")])
+    copy.run()
+    kafka.produce(topic, [record(3, "refund_v2", "I"), record(4, "order", "I"), record(5, "refund", "I")])
+    for _ in range(2):
+        with pytest.raises(ReplicatorError, match="RPL-3918"):
+            copy.run()
+        assert 5 not in copy.ids("refunds", schema="sales")
+    copy.source["routes"][1]["matches"] = "refund.*"
+    copy.run()
+    assert copy.ids("refunds", schema="sales") == [2, 3, 5]
+
+
+@BOTH
+def test_a_delete_with_the_key_in_the_record_s_key_only_removes_the_row(
+    tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic, distributed: bool
+) -> None:
+    topic = kafka_topic()
+    copy = copy_of(tmp_path, kafka, topic, distributed=distributed)
+    kafka.produce(topic, [record(1, "order", "I"), record(2, "order", "I")])
+    copy.run()
+    gone = (json.dumps({"id": 1}).encode(), json.dumps({"kind": "order", "op": "D"}).encode())
+    kafka.produce(topic, [gone, record(3, "order", "I")])
+    copy.run()
+    assert copy.ids("orders", schema="sales") == [2, 3]

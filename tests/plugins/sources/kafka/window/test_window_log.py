@@ -39,3 +39,16 @@ def test_durable_windows_are_dropped() -> None:
     again = WindowLog(context)
     again.resume(chain[0])
     assert again.next_end(chain[0]) == chain[4]
+
+
+@given(chains, st.lists(st.integers(1, 9), min_size=8, max_size=8))
+def test_a_replay_has_the_widths_that_windows_were_planned_with(chain: list[KafkaOffset], widths: list[int]) -> None:
+    context = TestSourceContext()
+    windows = WindowLog(context)
+    planned = dict(zip(chain[1:], widths, strict=False))
+    for end, width in planned.items():
+        windows.add(end, width)
+    again = WindowLog(context)
+    again.resume(chain[0])
+    for written in (windows, again):
+        assert {end: written.width(end) for end in planned} == planned

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from replicator_sdk.schema import TableId
-from replicator_source_kafka.formats import Decoded
+from replicator_source_kafka.config import KafkaConfig
+from replicator_source_kafka.formats import Decoded, Poison
+from replicator_source_kafka.formats.flat.routing import named_tables, routed_tables
+from replicator_source_kafka.record_settings import Route
+from tests.plugins.sources.kafka.formats.connect import Field, struct, with_schema
 from tests.plugins.sources.kafka.formats.decoded import said
-from tests.plugins.sources.kafka.formats.flat.test_flat_json import Pair, decode, embedded, plain
+from tests.plugins.sources.kafka.formats.flat.test_flat_json import ID, KEY, Pair, decode, embedded, plain
 
 _NAMES = ["order", "order_line", "invoice", "note", "", None]
 _RULES = st.lists(
@@ -120,9 +128,68 @@ def test_what_its_values_mean_can_be_said_and_another_one_is_poison_of_its_table
     assert {p.table for p in decoded.poison} == {TableId("public", "orders")}
 
 
-@pytest.mark.parametrize("op", [{"a": 1}, [1]])
-def test_an_operation_that_is_no_text_is_poison(op: object) -> None:
-    assert [p.code for p in operated({"op": op}).poison] == ["RPL-3919"]
+@pytest.mark.parametrize("op", [{"a": 1}, [1], 1, True])
+def test_an_operation_that_is_no_text_is_poison_and_says_nothing_of_others(op: object) -> None:
+    decoded = operated({"op": "D"}, {"op": op}, {"op": "I"})
+    assert [(p.index, p.code) for p in decoded.poison] == [(1, "RPL-3900")]
+    assert [(index, kind) for index, kind, _ in said(operated({"op": "D"}, {"op": op}, {"op": "I"}))] == [
+        (0, 3),
+        (2, 1),
+    ]
+
+
+@pytest.mark.parametrize("more", [{}, {"id": None}])
+def test_a_delete_that_says_only_its_operation_is_of_the_record_s_key_whatever_is_beside_it(
+    more: dict[str, Any],
+) -> None:
+    pairs = [plain({"id": 3}, {"id": 3, "op": "I", "a": 1}), plain({"id": 1}, {"op": "D", **more})]
+    for block in (pairs, pairs[1:]):
+        decoded = decode("upsert-json", *block, operationField="op")
+        assert said(decoded)[-1][1:] == (
+            3,
+            {"id": 1, "op": None, "a": None} if block is pairs else {"id": 1, "op": None},
+        )
+        assert decoded.poison == []
+
+
+def test_a_pattern_takes_no_longer_for_a_longer_value_than_its_length() -> None:
+    began = time.monotonic()
+    rules = [{"table": "t", "matches": "(a+)+b"}, {"matches": ".*"}]
+    rows = [plain({"id": n}, {"id": n, "kind": "a" * 5000}) for n in range(20)]
+    assert decode("upsert-json", *rows, tableField="kind", routes=rules).parts == []
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    "settings", [{"tableField": "kind"}, {"tableField": "kind", "routes": [{"table": "t", "matches": "b"}]}]
+)
+def test_many_values_cost_no_more_for_each_record(settings: dict[str, Any]) -> None:
+    poison: list[Poison] = []
+    values = pa.array([None if n % 2 else f"{n}" for n in range(200_000)])
+    began = time.monotonic()
+    config = KafkaConfig.model_validate(
+        {"bootstrapServers": "b:1", "topics": ["t"], "format": "upsert-json", **settings}
+    )
+    index = np.arange(len(values))
+    if config.routes:
+        assert list(routed_tables(config.routes, values, index, poison)) == []
+        assert len(poison) == len(values)
+    else:
+        assert sum(len(positions) for _, positions in named_tables(values, "t", index, poison)) == len(values) // 2
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("name", ["", ".a", "a..b", "a.b.c.d", "_replicator.kafka_quarantine", " a"])
+def test_a_route_names_a_table_of_one_to_three_parts(name: str) -> None:
+    with pytest.raises(ValidationError):
+        Route.model_validate({"table": name})
+
+
+def test_a_field_that_is_a_record_names_no_table() -> None:
+    row = struct("", ID, struct("kind", Field("a", "int32")))
+    value = with_schema(row, {"id": 1, "kind": {"a": 1}})
+    decoded = decode("upsert-json", (with_schema(KEY, {"id": 1}), value), tableField="kind")
+    assert [p.code for p in decoded.poison] == ["RPL-3912"]
 
 
 def test_a_record_without_a_value_deletes_its_key_also_beside_an_operation_field() -> None:
