@@ -18,6 +18,7 @@ _SECONDS: Final = 4.0
 _DEFAULTS: Final = {
     "message.timeout.ms": int(_SECONDS * 1000),
     "socket.connection.setup.timeout.ms": int(_SECONDS * 1000),
+    "topic.metadata.propagation.max.ms": 1000,  # else a topic that does not exist is waited for, longer than an event
     "log_level": 0,  # the library writes to the terminal each second that brokers cannot be reached
 }
 """Of librdkafka's settings; those of `config` win."""

@@ -61,6 +61,34 @@ def test_problems_name_their_place(tmp_path: Path) -> None:
     assert 'unknown key "every"' in key
 
 
+def test_secrets_of_transports_within_others_are_redacted_and_nothing_else_is(tmp_path: Path) -> None:
+    config = {"bootstrap.servers": "b.example.com:1", "sasl.username": "replicator", "sasl.password": "hunter2"}
+    kafka = {"type": "kafka", "topic": "t", "config": {**config, "ssl.key.location": "/etc/kafka/key.pem"}}
+    http = {"type": "http", "url": "http://c", "auth": {"type": "api_key", "apiKey": "canary-1618"}}
+    named = {
+        "type": "composite",
+        "transports": {"a": {"type": "transform", "transport": {**http, "custom_headers": {"X": "canary-1414"}}}},
+    }
+    built(tmp_path, {"transport": {"type": "composite", "transports": [kafka, http, named]}})
+    assert redact("hunter2 canary-1618 canary-1414") == "*** *** ***"
+    plain = "replicator table resync at b.example.com:1 with api_key of /etc/kafka/key.pem"
+    assert redact(plain) == plain
+
+
+def test_what_is_no_transport_within_another_is_left_to_the_client(tmp_path: Path) -> None:
+    for transports in (None, 5, "x", [None]):
+        built(tmp_path, {"transport": {"type": "composite", "transports": transports}})
+
+
+def test_one_part_of_a_composite_transport_that_fails_has_the_event_sent_again() -> None:
+    parts = [{"type": "composite", "transports": [{"type": "console"}]}, {"type": "console"}]
+    made: Any = transport.open_transport({"type": "composite", "transports": parts})
+    assert not made.config.continue_on_failure
+    assert not made.transports[0].config.continue_on_failure
+    chosen: Any = transport.open_transport({"type": "composite", "transports": parts, "continue_on_failure": True})
+    assert chosen.config.continue_on_failure
+
+
 def test_what_is_wrong_with_brokers_names_its_place_also_in_a_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +97,9 @@ def test_what_is_wrong_with_brokers_names_its_place_also_in_a_part(
         "lineage.transport.config", "lineage.transport.topic", "lineage.transport.flush",
     ]  # fmt: skip
     right = {"type": "kafka", "topic": "t", "config": {"bootstrap.servers": "b:1"}}
+    slow = {**right, "config": {**right["config"], "message.timeout.ms": 300000}}  # type: ignore[dict-item]
+    [found_slow] = problems(tmp_path, {"transport": {"type": "transform", "transport": slow}})
+    assert found_slow.startswith("lineage.transport.transport.config.message.timeout.ms ")
     monkeypatch.setattr(transport, "find_spec", lambda name: None if name == "confluent_kafka" else object())
     for parts, place in (([right], "0"), ({"a": right}, "a")):
         [missing] = problems(tmp_path, {"transport": {"type": "composite", "transports": parts}})

@@ -130,6 +130,15 @@ def test_what_does_not_arrive_is_said_with_the_brokers_and_is_sent_again(private
     assert {event["eventType"] for event in events(broker, topic)} == {"START"}
 
 
+def test_a_topic_that_does_not_exist_is_said(kafka: KafkaBroker) -> None:
+    publisher = Publisher(lambda: open_transport(settings(kafka.bootstrap, "no-such-topic")))
+    publisher.add(started())
+    with structlog.testing.capture_logs() as logs:
+        publisher.send()
+    publisher.close(0.1)
+    assert "nknown topic" in logs[0]["error"]
+
+
 def test_an_event_that_is_too_large_for_the_topic_holds_up_no_other(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic(max_message_bytes=5000)
     publisher = Publisher(lambda: open_transport(settings(kafka.bootstrap, topic)))
