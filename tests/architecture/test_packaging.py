@@ -84,7 +84,18 @@ def _extras_of(package: Package) -> list[str]:
         name = package.name.rpartition("_")[2]
         return ["spark", *(extra for extra in RUNTIME["optional-dependencies"] if extra.partition("-")[0] == name)]
     return (
-        ["spark", "keyring", "notifications", "metrics", "otlp", "lineage", "lineage-kafka", "service", "kubernetes", "test"]
+        [
+            "spark",
+            "keyring",
+            "notifications",
+            "metrics",
+            "otlp",
+            "lineage",
+            "lineage-kafka",
+            "service",
+            "kubernetes",
+            "test",
+        ]
         if package.name == "replicator_runtime"
         else ["spark", "test"]
     )
