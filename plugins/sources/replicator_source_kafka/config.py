@@ -177,7 +177,8 @@ class KafkaConfig(PluginConfig):
             raise ValueError(f"the format {self.format} has no use for schemaRegistryUrl")
         if self.format in _SELF_NAMING_FORMATS and (self.table_field or self.table_from_topic):
             raise ValueError(
-                f"records of the format {self.format} name their table: leave tableField and tableFromTopic out"
+                f"records of the format {self.format} name their table: leave tableField, tableFromTopic and routes out,"
+                " or choose the format that the records have"
             )
         if self.table_field and self.table_from_topic:
             raise ValueError("give either tableField or tableFromTopic")
@@ -191,7 +192,9 @@ class KafkaConfig(PluginConfig):
     def _records_say_enough(self) -> Self:
         """Check the settings of records that have no envelope."""
         if self.routes and self.format in _SELF_NAMING_FORMATS:
-            raise ValueError(f"records of the format {self.format} name their table: leave routes out")
+            raise ValueError(
+                f"records of the format {self.format} name their table: leave routes out, or choose the format that the records have"
+            )
         if self.routes and self.table_from_topic:
             raise ValueError("give either tableFromTopic or routes")
         by_value = any(route.matches is not None for route in self.routes)
@@ -200,7 +203,9 @@ class KafkaConfig(PluginConfig):
         if self.routes and self.table_field and not by_value:
             raise ValueError("no rule of routes is about the value of tableField: leave tableField out")
         if self.operation_field and not self.format.startswith("upsert-"):
-            raise ValueError(f"records of the format {self.format} say what they do: leave operationField out")
+            raise ValueError(
+                f"operationField is for the formats upsert-json and upsert-avro; records of {self.format} say what they do"
+            )
         if "operations" in self.model_fields_set and not self.operation_field:
             raise ValueError("operations is about the values of operationField, which is missing")
         return self

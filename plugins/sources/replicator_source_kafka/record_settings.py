@@ -67,7 +67,8 @@ def full_match(pattern: str, values: pa.Array) -> np.ndarray:
     try:
         found = pc.match_substring_regex(values, rf"\A(?:{pattern})\z")
     except pa.ArrowInvalid as error:
-        raise ValueError(f"not a regular expression: {error}") from None
+        said = str(error).replace(rf"\A(?:{pattern})\z", pattern)
+        raise ValueError(f"not a regular expression of RE2: {said}") from None
     return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False))
 
 

@@ -24,6 +24,13 @@ MODULES: Final = {
     "kafka": "replicator_runtime.lineage.kafka_transport.KafkaTransport",
 }
 """Type of a transport → the class that the client has for it, but for Kafka one of ours. The client looks for others."""
+NAMES: Final = frozenset(
+    {
+        *MODULES,
+        *("amazon_datazone_api", "async_http", "composite", "datadog", "gcplineage", "msk-iam", "noop", "transform"),
+    }
+)
+"""Types of transports that the client has; another one is the name of a class, with points in it."""
 _PACKAGES: Final = ("openlineage.client", "openlineage.client.transport")
 
 

@@ -27,6 +27,10 @@ _REFUSED: Final = frozenset(
 )
 
 
+class NotDeliveredError(Exception):
+    """The brokers did not take an event; they may have it, though."""
+
+
 class KafkaTransport(kafka.KafkaTransport):
     """Takes the settings `topic`, `config` and `messageKey` of OpenLineage's transport, and keys events as it does.
 
@@ -41,7 +45,7 @@ class KafkaTransport(kafka.KafkaTransport):
 
         Raises:
             RefusedError: When they never take it, such as one that is larger than the topic allows.
-            ConnectionError: When they did not take it. Also TimeoutError: they may have it.
+            NotDeliveredError: When they did not take it.
         """
         failed: list[KafkaError] = []
 
@@ -56,18 +60,18 @@ class KafkaTransport(kafka.KafkaTransport):
             )
             if left := self.producer.flush(2 * _SECONDS):
                 self.producer.purge()
-                raise TimeoutError(f"{left} events have not arrived; {self._trouble}")
+                raise NotDeliveredError(f"topic {self.topic}: {left} events have not arrived{self._trouble}")
         except KafkaException as error:
             failed.append(error.args[0])
         if failed and failed[0].code() in _REFUSED:
             raise RefusedError(failed[0].name())
         if failed:
-            raise ConnectionError(f"{failed[0].str()}; {self._trouble}")
+            raise NotDeliveredError(f"topic {self.topic}: {failed[0].str()}{self._trouble}")
 
     def _setup_producer(self, config: dict[str, Any]) -> None:
-        self._trouble = "no broker has reported an error"
+        self._trouble = ""
         self.producer = Producer({**_DEFAULTS, "error_cb": self._note, **config})
 
     def _note(self, error: KafkaError) -> None:
         """Of a broker or of all; called while an event is waited for."""
-        self._trouble = error.str()
+        self._trouble = f"; {error.str()}"

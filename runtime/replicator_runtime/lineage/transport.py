@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replicator_runtime.config.macros import resolve
 from replicator_runtime.config.problem import Problem
-from replicator_runtime.lineage.client_modules import factory_of
+from replicator_runtime.lineage.client_modules import NAMES, factory_of
 from replicator_runtime.observability.redaction import register_secret
 
 if TYPE_CHECKING:
@@ -44,8 +44,12 @@ def resolved_transport(written: Mapping[str, Any] | None) -> tuple[dict[str, Any
     if written is None:
         return None, []
     found, problems = resolve(dict(written), _PATH)
-    if not isinstance(found.get("type"), str):
+    kind = found.get("type")
+    if not isinstance(kind, str):
         problems.append(Problem(f"{_PATH}.type", "missing", 'name a transport of OpenLineage, such as "http"'))
+    elif kind not in NAMES and "." not in kind:
+        known = f"one of {', '.join(sorted(NAMES))}, or the name of a class with its module"
+        problems.append(Problem(f"{_PATH}.type", "no transport of OpenLineage", known))
     if find_spec("openlineage") is None:
         problems.append(
             Problem("lineage", "the OpenLineage client is not installed", "pip install 'replicator[lineage]'")

@@ -54,6 +54,9 @@ def test_a_secret_that_is_written_in_the_file_is_redacted_too(tmp_path: Path) ->
 def test_problems_name_their_place(tmp_path: Path) -> None:
     [missing] = problems(tmp_path, {"transport": {"url": "http://c"}})
     assert missing.startswith("lineage.transport.type RPL-1003 missing")
+    [misspelt] = problems(tmp_path, {"transport": {"type": "kafkaa"}})
+    assert "no transport of OpenLineage" in misspelt
+    assert "http, kafka" in misspelt
     unresolved = {"type": "http", "url": "${env(NO_SUCH_VARIABLE)}"}
     [found] = problems(tmp_path, {"transport": unresolved})
     assert found.startswith("lineage.transport.url RPL-1004")

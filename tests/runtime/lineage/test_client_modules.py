@@ -10,7 +10,7 @@ import pytest
 from openlineage.client.transport import get_default_factory, kafka
 from openlineage.client.utils import import_from_string
 
-from replicator_runtime.lineage.client_modules import MODULES, factory_of
+from replicator_runtime.lineage.client_modules import MODULES, NAMES, factory_of
 
 _POSTPONED = """
 import sys
@@ -36,6 +36,11 @@ def test_each_transport_that_is_found_without_the_client_is_the_one_that_the_cli
     assert issubclass(import_from_string(MODULES[kind]), theirs)
     assert factory_of(kind) is not factory
     assert factory_of("composite") is factory
+
+
+def test_the_types_of_transports_are_those_of_the_client() -> None:
+    factory: Any = get_default_factory()
+    assert factory.transports.keys() == NAMES
 
 
 def test_events_into_a_file_import_no_client_of_http_and_no_other_transport() -> None:

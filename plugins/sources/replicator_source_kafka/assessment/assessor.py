@@ -120,9 +120,11 @@ def _poison(tp: str, code: str, reason: str, config: KafkaConfig) -> Finding:
     return Finding(
         "unreadable_record",
         Severity.WARNING if kept else Severity.ERROR,
-        f"{tp} is not {config.format}: {reason}",
-        f"it is stored in {quarantine.TABLE}" if kept else "replication stops at this record",
-        "check the setting format, and the writer of the topic; with onPoison: quarantine such records are stored in a table",
+        f"{tp} cannot be read as {config.format}: {reason}",
+        f"it is stored in {quarantine.TABLE}, which the pipeline's tables must name"
+        if kept
+        else "replication stops at this record",
+        quarantine.advice(code),
         code=code,
     )
 

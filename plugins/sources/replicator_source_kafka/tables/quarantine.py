@@ -33,6 +33,7 @@ SCHEMA: Final = TableSchema(
 )
 """The table with one row per unreadable record; a record always has the same key."""
 _BY_SETTINGS: Final = {
+    "RPL-3909": "have deletes written with a value that has the field tableField, and what operationField says of a delete",
     "RPL-3918": "add a rule to routes that takes it, without a table where such records are to be passed over",
     "RPL-3919": "name the value of operationField in operations, or fix the writer of the topic",
 }
@@ -61,8 +62,15 @@ def refuse(records: Records, poison: Poison, table: TableId | None) -> DataError
         code=poison.code,
         table=None if table is None else str(table),
         position=records.position(poison.index),
-        hint=f"{_BY_SETTINGS.get(poison.code, 'fix the writer of the topic')}; to continue, set onPoison to quarantine, which stores such records in the table"
-        f" {TABLE}",
+        hint=advice(poison.code),
+    )
+
+
+def advice(code: str) -> str:
+    """What to do about a record that cannot be read, by the code of what is wrong with it."""
+    return (
+        f"{_BY_SETTINGS.get(code, 'fix the writer of the topic')}; to go on without such records, set onPoison to quarantine and add {TABLE} to"
+        " the pipeline's tables, which then stores them"
     )
 
 

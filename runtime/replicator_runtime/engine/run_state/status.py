@@ -11,6 +11,7 @@ import structlog
 
 from replicator_runtime.engine.run_state.progress import error_view
 from replicator_runtime.engine.run_state.unknown_errors import summary
+from replicator_runtime.engine.tables.table_state import TableState
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.run_state.progress import PauseView
@@ -84,7 +85,10 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
         "readLagSeconds": view.read_lag_seconds,
         "currentAt": _time(view.current_at),
         "source": view.source and _source(view.source),
-        "validThrough": _time(run.metrics.value("source.valid_through")),
+        # Of all tables: the source says only what it has read.
+        "validThrough": _time(run.metrics.value("source.valid_through"))
+        if all(t.state is TableState.REPLICATING for t in view.tables)
+        else None,
         "rowsPerSecond": round(view.rows_per_second, 1),
         "metrics": run.metrics.snapshot(),
         "tables": [

@@ -35,8 +35,8 @@ def config(**settings: Any) -> KafkaConfig:
             {"format": "upsert-json", "routes": [{"table": "t"}], "tableFromTopic": "(?P<table>.*)"},
             "either tableFromTopic or routes",
         ),
-        ({"operationField": "op"}, "say what they do"),
-        ({"format": "flattened-json", "operationField": "op"}, "say what they do"),
+        ({"operationField": "op"}, "for the formats upsert-json"),
+        ({"format": "flattened-json", "operationField": "op"}, "for the formats upsert-json"),
         ({"format": "upsert-json", "operations": {"insert": ["c"]}}, "operationField, which is missing"),
         (
             {"format": "upsert-json", "operationField": "op", "operations": {"insert": ["U"]}},

@@ -64,6 +64,7 @@ class FlatFormat(Format):
             self._rule,
             poison,
             dict(self._config.operations.meanings()),
+            self._config.operation_field or "",
         )
         for key in self.keys(records, np.arange(len(records)), poison):
             if not key.kinds:
@@ -103,7 +104,7 @@ class FlatFormat(Format):
         self, topic: str, values: pa.Array, index: Int64s, poison: list[Poison]
     ) -> Iterator[tuple[TableId, Int64s]]:
         if self._config.routes:
-            yield from routed_tables(self._config.routes, values, index, poison)
+            yield from routed_tables(self._config.routes, values, index, poison, field=self._config.table_field or "")
         elif self._config.table_field:
             yield from named_tables(values, topic, index, poison)
         else:

@@ -117,7 +117,8 @@ class FlatJson(FlatFormat):
             except ValueError as error:
                 poison.extend(Poison(int(i), "RPL-3904", f"does not fit columnTypes: {error}", table) for i in mine)
                 continue
-            poison.extend(Poison(int(mine[i]), "RPL-3900", reason, table) for i, reason in found.objects.bad)
+            for i, reason in found.objects.bad:
+                poison.append(Poison(int(mine[i]), "RPL-3900", reason.replace(" at after.", " at "), table))
             rows = found.objects.rows.field("after")
             there = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
             if len(there) < len(rows):

@@ -82,6 +82,7 @@ class FlatRowMaker:
         rule: The policy for values that their types cannot hold.
         poison: Receives records with values that are not of their types.
         operations: What the values of `FlatBlock.operations` mean.
+        operation_field: The field that has them.
     """
 
     records: Records
@@ -90,6 +91,7 @@ class FlatRowMaker:
     rule: OutOfRange
     poison: list[Poison]
     operations: Mapping[str, DMLOperation] = field(default_factory=dict)
+    operation_field: str = ""
 
     def part(self, block: FlatBlock) -> Part:
         """Rows become updates (of rows that may not exist yet), or what their operation says; rows marked as deleted become deletes."""
@@ -129,7 +131,7 @@ class FlatRowMaker:
         )
         unknown = np.flatnonzero(ops == _UNKNOWN)
         self.poison.extend(
-            Poison(int(i), "RPL-3919", "has no operation that operations names", block.table)
+            Poison(int(i), "RPL-3919", f"has in {self.operation_field} no operation that operations names", block.table)
             for i in block.index[unknown]
         )
         bad = {**made.bad, **dict.fromkeys([*np.flatnonzero(truncates).tolist(), *unknown.tolist()], "")}

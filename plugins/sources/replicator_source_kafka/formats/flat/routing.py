@@ -41,9 +41,10 @@ def named_tables(values: pa.Array, topic: str, index: Int64s, poison: list[Poiso
 
 
 def routed_tables(
-    routes: Sequence[Route], values: pa.Array, index: Int64s, poison: list[Poison]
+    routes: Sequence[Route], values: pa.Array, index: Int64s, poison: list[Poison], *, field: str = ""
 ) -> Iterator[tuple[TableId, Int64s]]:
     """The positions of each table that routes name, of which some may be those of others; of no route, they are added to `poison`.
+    The values are those of `field`.
 
     A rule is tried once for each value that is there, not for each record.
     """
@@ -58,7 +59,11 @@ def routed_tables(
             tables[table] = tables.get(table, np.zeros(len(names), np.bool_)) | takes
     lacking = names.is_null().to_numpy(zero_copy_only=False)
     for position in np.flatnonzero(~is_routed[places]):
-        code, reason = ("RPL-3912", _LACKS) if lacking[places[position]] else ("RPL-3918", "is of no route (routes)")
+        code, reason = (
+            ("RPL-3912", _LACKS)
+            if lacking[places[position]]
+            else ("RPL-3918", f"is taken by no rule of routes, by its {field}")
+        )
         poison.append(Poison(int(index[position]), code, reason))
     for table, takes in tables.items():
         positions = np.flatnonzero(takes[places])

@@ -78,7 +78,7 @@ def test_extracted_rows_without_schemas_are_read_alike() -> None:
         plain({"id": 1}, {"id": 1, "a": 1, "__deleted": "false"}),
         plain({"id": 1}, {"id": 1, "a": None, "__deleted": True}),
     )
-    assert [p.reason for p in decoded.poison] == ["has no value that is a string at after.__deleted"]
+    assert [p.reason for p in decoded.poison] == ["has no value that is a string at __deleted"]
     decoded = decode("flattened-json", plain({"id": 1}, {"id": 1, "a": 1, "__deleted": True}))
     assert said(decoded) == [(0, 3, {"id": 1, "a": None})]
 
