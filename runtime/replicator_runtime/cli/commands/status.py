@@ -112,7 +112,8 @@ def _about(table: Mapping[str, Any]) -> Iterator[str]:
     if table.get("error"):
         yield _error(table["error"])
     elif last := table.get("lastError"):
-        yield _last(last)
+        # A run that is refused before it begins has the state of the table, and what an earlier run said of it.
+        yield f"failed at {last['at']}: {_error(last)}" if table["state"] == "FAILING" else _last(last)
     for task, shown in table.get("maintenance", {}).items():
         if shown["error"]:
             yield f"the task {task} failed, and is tried again: {shown['error']}"

@@ -106,7 +106,8 @@ def test_a_repaired_error_is_shown_without_its_next_step(replicator: Replicator,
         "times": 2,
     }
     status = status_of(datetime.now(UTC), "done") | {"sourceState": "OK", "sourceError": None, "lastError": last}
-    status["tables"][0] |= {"error": None, "lastError": {**last, "times": 1}, "waitsFor": "it waits until it is listed"}
+    waits, state = "it waits until it is listed", "REPLICATING"
+    status["tables"][0] |= {"state": state, "error": None, "lastError": {**last, "times": 1}, "waitsFor": waits}
     ReplicatorDirectory(str(tmp_path), "default", "shop").states().put_status(status)
     shown = replicator("status", "shop", "--base", tmp_path)
     assert "repaired at 2026-11-01T10:00:00, after it came 2 times: RPL-3303: not published" in shown.stdout
@@ -115,3 +116,16 @@ def test_a_repaired_error_is_shown_without_its_next_step(replicator: Replicator,
     assert "public.orders: it waits until it is listed" in shown.stdout
     data = json.loads(replicator("status", "shop", "--base", tmp_path, "--json").stdout)["data"]
     assert data["lastError"]["hint"] == "publish it"
+
+
+def test_the_error_of_a_table_that_still_fails_is_not_said_to_be_repaired(
+    replicator: Replicator, tmp_path: Path
+) -> None:
+    """As after a run that was refused before it began: it knows the table's state, and what an earlier run said."""
+    last = {"code": "RPL-3919", "message": "no operation", "hint": "name it", "at": "2026-11-01T10:00:00", "times": 1}
+    status = status_of(datetime.now(UTC), "failed")
+    status["tables"][0] |= {"state": "FAILING", "error": None, "lastError": last}
+    ReplicatorDirectory(str(tmp_path), "default", "shop").states().put_status(status)
+    shown = replicator("status", "shop", "--base", tmp_path)
+    assert "public.orders: failed at 2026-11-01T10:00:00: RPL-3919: no operation. Next: name it" in shown.stdout
+    assert "repaired" not in shown.stdout
