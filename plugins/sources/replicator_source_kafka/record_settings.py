@@ -88,6 +88,9 @@ class Operations(PluginConfig):
 
     def meanings(self) -> Iterator[tuple[str, DMLOperation]]:
         """Each value, with what it means."""
-        for operation in (DMLOperation.INSERT, DMLOperation.UPDATE, DMLOperation.DELETE):
-            values: tuple[str, ...] = getattr(self, operation.name.lower())
+        for values, operation in (
+            (self.insert, DMLOperation.INSERT),
+            (self.update, DMLOperation.UPDATE),
+            (self.delete, DMLOperation.DELETE),
+        ):
             yield from ((value, operation) for value in values)

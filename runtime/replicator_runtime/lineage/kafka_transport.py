@@ -9,15 +9,14 @@ from openlineage.client.serde import Serde
 from openlineage.client.transport import kafka
 
 from replicator_runtime.lineage.publisher import RefusedError
+from replicator_runtime.lineage.transport import EVENT_SECONDS
 
 if TYPE_CHECKING:
     from openlineage.client.client import Event
 
-_SECONDS: Final = 4.0
-"""How long an event may take: a run waits ten seconds at its end for all that it has to publish."""
 _DEFAULTS: Final = {
-    "message.timeout.ms": int(_SECONDS * 1000),
-    "socket.connection.setup.timeout.ms": int(_SECONDS * 1000),
+    "message.timeout.ms": int(EVENT_SECONDS * 1000),
+    "socket.connection.setup.timeout.ms": int(EVENT_SECONDS * 1000),
     "topic.metadata.propagation.max.ms": 1000,  # else a topic that does not exist is waited for, longer than an event
     "log_level": 0,  # the library writes to the terminal each second that brokers cannot be reached
 }
@@ -58,7 +57,7 @@ class KafkaTransport(kafka.KafkaTransport):
             self.producer.produce(
                 self.topic, value, self.message_key or self._get_message_key(event), on_delivery=delivered
             )
-            if left := self.producer.flush(2 * _SECONDS):
+            if left := self.producer.flush(2 * EVENT_SECONDS):
                 self.producer.purge()
                 raise NotDeliveredError(f"topic {self.topic}: {left} events have not arrived{self._trouble}")
         except KafkaException as error:

@@ -82,13 +82,11 @@ class Publisher:
         """Have the transport send it; one that the receiver refuses for good is lost, so that it does not hold up those after it."""
         try:
             self._transport.emit(event)
-        except RefusedError as refused:
-            log.warning("lineage.refused", status=str(refused))
         except Exception as failure:
             status = getattr(getattr(failure, "response", None), "status_code", None)
-            if status not in _REFUSED:
+            if status not in _REFUSED and not isinstance(failure, RefusedError):
                 raise
-            log.warning("lineage.refused", status=status)
+            log.warning("lineage.refused", status=str(failure) if status is None else status)
 
     def _failed(self, failure: Exception) -> None:
         wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._failures, 10))

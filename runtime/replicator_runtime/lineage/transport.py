@@ -27,7 +27,8 @@ _SECRET_NAME: Final = re.compile(
 )
 _SHORTEST_SECRET: Final = 4
 """As the redactor's own; values that have only an object's name that says so are to have twice as many characters."""
-_MOST_SECONDS: Final = 4.0
+EVENT_SECONDS: Final = 4.0
+"""How long an event to Kafka may take: a run waits ten seconds at its end for all that it has to publish."""
 
 
 def resolved_transport(written: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, list[Problem]]:
@@ -71,7 +72,7 @@ def _kafka_problems(settings: Mapping[str, Any], path: str) -> list[Problem]:
     if not isinstance(config, Mapping) or not config.get("bootstrap.servers"):
         problems.append(Problem(f"{path}.config", "no brokers", 'name them: {"bootstrap.servers": "host:9092"}'))
     elif _longer(config.get("message.timeout.ms")):
-        longest = f"at most {1000 * _MOST_SECONDS:.0f}: a run's end does not wait longer"
+        longest = f"at most {1000 * EVENT_SECONDS:.0f}: a run's end does not wait longer"
         problems.append(Problem(f"{path}.config.message.timeout.ms", "too long", longest))
     if not isinstance(settings.get("topic"), str):
         problems.append(Problem(f"{path}.topic", "missing", "name the topic that gets the events"))
@@ -92,7 +93,7 @@ def _parts(settings: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
 
 def _longer(milliseconds: Any) -> bool:
     try:
-        return float(milliseconds or 0) > 1000 * _MOST_SECONDS
+        return float(milliseconds or 0) > 1000 * EVENT_SECONDS
     except (TypeError, ValueError):
         return False  # the client says what is wrong with it
 

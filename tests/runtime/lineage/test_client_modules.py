@@ -67,7 +67,7 @@ def test_whoever_asks_for_another_name_gets_it_and_all_classes_are_the_same() ->
             """
 from openlineage.client.event_v2 import RunEvent
 from openlineage.client import OpenLineageClient, event_v2
-from openlineage.client.transport import get_default_factory, kafka
+from openlineage.client.transport import get_default_factory
 import openlineage.client.transport.http
 composite = {"type": "composite", "transports": [{"type": "console"}]}
 print(event_v2.RunEvent is RunEvent, type(open_transport(composite)).__name__, "composite" in get_default_factory().transports)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +20,7 @@ from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.test_run import Shop, fill
 from tests.runtime.lineage.receiver import validate
 from tests.services.processes import free_port
+from tests.waits import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,12 +80,12 @@ def test_a_run_goes_on_while_the_brokers_are_away_and_says_all_when_they_are_bac
     thread = threading.Thread(target=lambda: shop.run(until_current=False, stop=stop))
     thread.start()
     try:
-        wait_for(lambda: len(customers()) > 0)
+        until(lambda: len(customers()) > 0)
         shop.sql("INSERT INTO customers VALUES (900, 'x')")
-        wait_for(lambda: 900 in customers())
+        until(lambda: 900 in customers())
         time.sleep(max(0.0, changed + 6 - time.monotonic()))  # the first event is given up by then
         broker.start()
-        wait_for(lambda: states(broker, topic)[:2] == ["START", "RUNNING"])
+        until(lambda: states(broker, topic)[:2] == ["START", "RUNNING"])
     finally:
         stop.set()
         thread.join(60)
@@ -95,13 +95,6 @@ def test_a_run_goes_on_while_the_brokers_are_away_and_says_all_when_they_are_bac
 def customers() -> list[int]:
     tables = [one.schema.table.table for one in list(in_memory_target.STORAGE.tables.values())]
     return [row["id"] for row in in_memory_target.STORAGE.rows("customers")] if "customers" in tables else []
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def test_a_run_that_ends_while_the_brokers_are_away_waits_no_longer_than_it_says(shop: Shop) -> None:

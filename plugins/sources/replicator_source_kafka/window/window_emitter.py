@@ -74,6 +74,7 @@ class WindowEmitter:
         self._emitter = emitter
         self._context = context
         self._config = config
+        self._routed = route_tables(config.routes)
         self._keep_poison = config.on_poison == "quarantine"
         self._topic_tables = TopicTables()
 
@@ -92,7 +93,7 @@ class WindowEmitter:
         What is wrong with records of a table is raised after the window's schema changes, so that the table is known then.
         """
         decoded = [self._decode(piece.records) for piece in pieces]
-        numbers = EventNumbers(begin, end, width, route_tables(self._config.routes))
+        numbers = EventNumbers(begin, end, width, self._routed)
         self._emit_schemas(begin, end, decoded, numbers.of_schemas)
         for part in decoded:
             self._refuse(part, part.poison, end.topics)

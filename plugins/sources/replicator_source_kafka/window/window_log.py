@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
@@ -30,51 +30,48 @@ class WindowLog:
 
     def __init__(self, context: DeltaSourceContext) -> None:
         self._context = context
-        self._ends: list[KafkaOffset] = []
-        self._widths: dict[KafkaOffset, int] = {}
+        self._windows: list[tuple[KafkaOffset, int]] = []
 
     @property
     def seconds_between(self) -> float:
         """The wait before the next window. It grows with the number of saved windows, which grows while the durable
         offset does not advance because a table has stopped.
         """
-        return len(self._ends) / _WINDOWS_A_SECOND
+        return len(self._windows) / _WINDOWS_A_SECOND
 
     def resume(self, offset: KafkaOffset) -> None:
         """Return to `offset`: the saved windows after it are read again, those before it are dropped."""
         stored = self._context.get_state(_KEY)
-        found = dict(_load(stored)) if stored else {}
-        self._ends = [end for end in found if offset < end]
-        self._widths = {end: found[end] for end in self._ends}
+        self._windows = [window for window in _load(stored) if offset < window[0]] if stored else []
 
     @property
     def last(self) -> KafkaOffset | None:
         """The end of the last saved window; None if there is none."""
-        return self._ends[-1] if self._ends else None
+        return self._windows[-1][0] if self._windows else None
 
     def next_end(self, offset: KafkaOffset) -> KafkaOffset | None:
         """The end of the saved window after `offset`; None if there is none."""
-        return next((end for end in self._ends if offset < end), None)
+        return next((end for end, _ in self._windows if offset < end), None)
 
     def width(self, end: KafkaOffset) -> int:
         """How many events each record of the saved window that ends at `end` may be."""
-        return self._widths[end]
+        return next(width for kept, width in self._windows if kept == end)
 
     def add(self, end: KafkaOffset, width: int = 1) -> None:
         """Save a window that ends at `end`, after all others; durable on return."""
         committed = self._context.committed_offset()
         if isinstance(committed, KafkaOffset):
-            self._ends = [kept for kept in self._ends if committed < kept]
-        self._ends.append(end)
-        self._widths = {kept: self._widths.get(kept, width) for kept in self._ends}
-        self._context.put_state(_KEY, _dump(self._ends, self._widths))
+            self._windows = [window for window in self._windows if committed < window[0]]
+        self._windows.append((end, width))
+        self._context.put_state(_KEY, _dump(self._windows))
 
 
-def _dump(ends: list[KafkaOffset], widths: Mapping[KafkaOffset, int]) -> bytes:
+def _dump(windows: list[tuple[KafkaOffset, int]]) -> bytes:
     """The first offset in full, then the differences between offsets; each with its width before it, where that is not 1."""
+    ends = [end for end, _ in windows]
     steps = [ends[0].to_json(), *(_step(begin, end).to_json() for begin, end in pairwise(ends))]
     stored = [
-        step if widths[end] == 1 else {_WIDTH: widths[end], "to": step} for end, step in zip(ends, steps, strict=True)
+        step if width == 1 else {_WIDTH: width, "to": step} for (_, width), step in zip(windows, steps, strict=True)
     ]
     return zlib.compress(json.dumps(stored, separators=(",", ":")).encode(), 1)
 

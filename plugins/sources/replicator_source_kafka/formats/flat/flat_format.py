@@ -92,8 +92,7 @@ class FlatFormat(Format):
         self, records: Records, rows: pa.StructArray | None, index: Int64s, poison: list[Poison]
     ) -> Iterator[tuple[TableId, Int64s]]:
         """The positions of each table; rows that are of no table are added to `poison`."""
-        field = self._config.table_field
-        values = pa.nulls(len(index), pa.string()) if rows is None else text_field(rows, field)
+        values = pa.nulls(len(index), pa.string()) if rows is None else text_field(rows, self._config.table_field)
         return self._routed(records.topic, values, index, poison)
 
     def operations(self, rows: pa.StructArray) -> pa.StringArray | None:

@@ -101,10 +101,7 @@ class FlatRowMaker:
         maker = self._maker(block.table, kinds, codecs, block.key)
         rows = block.rows
         if in_key_only:
-            keys = self.read_keys(in_key_only, block.index)
-            children = dict(zip(rows.type.names, rows.flatten(), strict=True))
-            children |= dict(zip(keys.type.names, keys.flatten(), strict=True))
-            rows = pa.StructArray.from_arrays(list(children.values()), names=list(children))
+            rows = _with_columns(rows, _columns(self.read_keys(in_key_only, block.index)))
         rows = self._with_keys(rows, block, codecs)
         ops = self._ops(block)
         deleted, truncates = ops == _DELETE, _is_op(block, "t")
@@ -145,15 +142,13 @@ class FlatRowMaker:
 
     def _with_keys(self, rows: pa.StructArray, block: FlatBlock, codecs: Mapping[str, Codec]) -> pa.StructArray:
         """The same with what a value lacks of its key taken from the record's key: a delete need not say more than its operation."""
-        children = dict(zip(rows.type.names, rows.flatten(), strict=True))
-        lacking = {n: codecs[n] for n in block.key.kinds if n in block.kinds and children[n].null_count}
+        found = _columns(rows)
+        lacking = {n: codecs[n] for n in block.key.kinds if n in block.kinds and found[n].null_count}
         if not lacking:
             return rows
-        keys = self.read_keys(lacking, block.index)
-        for name, values in zip(keys.type.names, keys.flatten(), strict=True):
-            if values.type == children[name].type:
-                children[name] = pc.if_else(children[name].is_null(), values, children[name])
-        return pa.StructArray.from_arrays(list(children.values()), names=list(children))
+        keys = _columns(self.read_keys(lacking, block.index))
+        same = [name for name, values in keys.items() if values.type == found[name].type]
+        return _with_columns(rows, {name: pc.coalesce(found[name], keys[name]) for name in same})
 
     def _ops(self, block: FlatBlock) -> np.ndarray:
         """Of each row the code of its operation; `_UNKNOWN` where it has none."""
@@ -198,6 +193,16 @@ class FlatRowMaker:
             for i, name in enumerate(schema.names)
         ]
         return pa.StructArray.from_arrays(children, fields=list(rows.type), mask=pa.array(~deleted))
+
+
+def _columns(rows: pa.StructArray) -> dict[str, pa.Array]:
+    return dict(zip(rows.type.names, rows.flatten(), strict=True))
+
+
+def _with_columns(rows: pa.StructArray, columns: Mapping[str, pa.Array]) -> pa.StructArray:
+    """The same rows with further columns, or others of the same names."""
+    found = {**_columns(rows), **columns}
+    return pa.StructArray.from_arrays(list(found.values()), names=list(found))
 
 
 def _key_kind(key: KeyGroup, name: str) -> ConnectType:

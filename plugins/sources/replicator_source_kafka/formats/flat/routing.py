@@ -17,11 +17,11 @@ from replicator_source_kafka.record_settings import Route
 _LACKS = "lacks the field that names its table (tableField), or has no text in it"
 
 
-def text_field(rows: pa.StructArray | None, name: str | None) -> pa.StringArray:
+def text_field(rows: pa.StructArray, name: str | None) -> pa.StringArray:
     """A field of rows as text; NULL where it is missing, or is not a text, number or truth value."""
-    at = -1 if rows is None or name is None else rows.type.get_field_index(name)
-    if rows is None or at < 0:
-        return pa.nulls(0 if rows is None else len(rows), pa.string())
+    at = -1 if name is None else rows.type.get_field_index(name)
+    if at < 0:
+        return pa.nulls(len(rows), pa.string())
     values = rows.field(at)
     is_text = pa.types.is_string(values.type) or pa.types.is_integer(values.type) or pa.types.is_boolean(values.type)
     return values.cast(pa.string()) if is_text else pa.nulls(len(rows), pa.string())

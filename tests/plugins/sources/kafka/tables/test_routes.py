@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,12 @@ def record(number: int, kind: str, op: str, **row: Any) -> Content:
     return json.dumps({"id": number}).encode(), json.dumps(value).encode()
 
 
-def copy_of(folder: Path, broker: KafkaBroker, topic: str, *, distributed: bool, **settings: Any) -> MemoryCopy:
+def copy_of(
+    folder: Path, broker: KafkaBroker, topic: str, routes: Sequence[dict[str, str]] = _ROUTES, *, distributed: bool
+) -> MemoryCopy:
+    field = {"tableField": "kind"} if any("matches" in route for route in routes) else {}
     made = MemoryCopy(
-        folder, broker, topics=[topic], format="upsert-json", tableField="kind", routes=_ROUTES, operationField="op", distributed=distributed, **settings
+        folder, broker, topics=[topic], format="upsert-json", routes=[*routes], operationField="op", distributed=distributed, **field
     )  # fmt: skip
     made.document["tables"] = [{"database": "shop", "schema": "sales", "table": "*"}]
     return made
@@ -74,8 +78,7 @@ def test_a_record_of_no_rule_stops_the_run_until_a_rule_takes_it_or_it_is_put_as
     tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic, distributed: bool
 ) -> None:
     topic = kafka_topic()
-    copy = copy_of(tmp_path, kafka, topic, distributed=distributed)
-    copy.source["routes"] = _ROUTES[:1]
+    copy = copy_of(tmp_path, kafka, topic, _ROUTES[:1], distributed=distributed)
     kafka.produce(topic, [record(1, "order", "I"), record(2, "invoice", "I"), record(3, "order", "I")])
     for _ in range(2):
         with pytest.raises(ReplicatorError, match=r"RPL-3918.*add a rule to routes that takes it"):
@@ -98,8 +101,7 @@ def test_a_table_of_a_new_rule_begins_with_the_records_after_it(
     tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic, distributed: bool
 ) -> None:
     topic = kafka_topic()
-    copy = copy_of(tmp_path, kafka, topic, distributed=distributed)
-    copy.source["routes"] = _ROUTES[:1]
+    copy = copy_of(tmp_path, kafka, topic, _ROUTES[:1], distributed=distributed)
     kafka.produce(topic, [record(n, "order", "I") for n in range(5)])
     copy.run()
     copy.source["routes"] = [_ROUTES[0], _ROUTES[2]]
@@ -115,9 +117,8 @@ def test_without_rules_about_a_field_each_table_gets_every_record(
     tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic, distributed: bool
 ) -> None:
     topic = kafka_topic(2)
-    copy = copy_of(tmp_path, kafka, topic, distributed=distributed)
-    del copy.source["tableField"]
-    copy.source["routes"] = [{"table": "shop.sales.live"}, {"table": "shop.sales.backup"}]
+    both = [{"table": "shop.sales.live"}, {"table": "shop.sales.backup"}]
+    copy = copy_of(tmp_path, kafka, topic, both, distributed=distributed)
     kafka.produce(topic, [record(n, "order", "I") for n in range(50)])
     copy.run()
     kafka.produce(topic, [(json.dumps({"id": 7}).encode(), None), record(8, "order", "D")])
@@ -134,9 +135,7 @@ def test_a_column_that_comes_in_all_tables_at_once_comes_with_all_rows(
 ) -> None:
     """One record changes the structure of more tables than its window has records."""
     names, topic = [f"t{number}" for number in range(5)], kafka_topic()
-    copy = copy_of(tmp_path, kafka, topic, distributed=distributed)
-    del copy.source["tableField"]
-    copy.source["routes"] = [{"table": f"shop.sales.{name}"} for name in names]
+    copy = copy_of(tmp_path, kafka, topic, [{"table": f"shop.sales.{name}"} for name in names], distributed=distributed)
     kafka.produce(topic, [record(0, "order", "I")])
     copy.run()
     kafka.produce(topic, [record(n, "order", "I", more=n) for n in range(1, records + 1)])
@@ -151,9 +150,8 @@ def test_an_edit_of_routes_after_a_run_that_ended_inside_a_window_loses_no_row(
     tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic
 ) -> None:
     topic = kafka_topic()
-    copy = copy_of(tmp_path, kafka, topic, distributed=False)
     tables = [{"table": f"shop.sales.{name}"} for name in ("a", "b", "c")]
-    del copy.source["tableField"]
+    copy = copy_of(tmp_path, kafka, topic, tables, distributed=False)
     for number, routes in enumerate((tables[:2], tables[1:], tables, tables[:1])):
         copy.source["routes"] = tables
         kafka.produce(topic, [record(10 * number, "order", "I")])
@@ -172,9 +170,8 @@ def test_more_changes_of_structure_than_a_window_has_numbers_for_are_refused_unt
     tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic
 ) -> None:
     topic = kafka_topic()
-    copy = copy_of(tmp_path, kafka, topic, distributed=False)
-    del copy.source["tableField"]
-    copy.source["routes"] = all_tables = [{"table": f"shop.sales.t{number}"} for number in range(6)]
+    all_tables = [{"table": f"shop.sales.t{number}"} for number in range(6)]
+    copy = copy_of(tmp_path, kafka, topic, all_tables, distributed=False)
     kafka.produce(topic, [record(0, "order", "I")])
     copy.run()
     copy.source["routes"] = former = all_tables[:1]
@@ -199,9 +196,9 @@ def test_a_record_of_no_rule_is_no_one_table_s_though_the_topic_has_its_name(
     tmp_path: Path, kafka: KafkaBroker, kafka_topic: MakeTopic, distributed: bool, selected: str
 ) -> None:
     topic = kafka.create_topic(f"{kafka_topic()}.sales.orders")
-    copy = copy_of(tmp_path, kafka, topic, distributed=distributed)
+    routes = [{"table": f"shop.sales.{kind}s", "matches": kind} for kind in ("order", "refund")]
+    copy = copy_of(tmp_path, kafka, topic, routes, distributed=distributed)
     copy.document["tables"][0]["table"] = selected
-    copy.source["routes"] = [{"table": f"shop.sales.{kind}s", "matches": kind} for kind in ("order", "refund")]
     kafka.produce(topic, [record(1, "order", "I"), record(2, "refund", "I")])
     copy.run()
     kafka.produce(topic, [record(3, "refund_v2", "I"), record(4, "order", "I"), record(5, "refund", "I")])
